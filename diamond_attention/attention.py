@@ -1,0 +1,111 @@
+"""The Diamond Attention block (Eq. 4), for one agent's view.
+
+Both directions of one cross-attention come from a single score matrix between tasks and agents:
+
+    P = softmax over agents ( T Aᵀ / sqrt(d) + M )
+    tasks having seen agents = P  (W_A A) ⊕ T
+    agents having seen tasks = Pᵀ (W_T T) ⊕ A
+
+The paper writes the two ⊕ terms the other way round, which joins rows of different sets; see
+docs/how_it_works.md. Every row of P sums to one over the agents that task can see. A column, what one
+agent gives to all tasks, does not; a hidden peer's column is zero.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+
+class Projection(eqx.Module):
+    """Two linear layers around a SiLU, then LayerNorm.
+
+    The normalisation is not decoration. With identical agents the rank reaches the logits only through
+    the *scale* of one summand; without LayerNorm that signal is about 1e-5 at initialisation and the XOR
+    game stays on its saddle for ever.
+    """
+
+    first: eqx.nn.Linear
+    second: eqx.nn.Linear
+    norm: eqx.nn.LayerNorm
+
+    def __init__(self, features: int, width: int, *, key: PRNGKeyArray):
+        first_key, second_key = jax.random.split(key)
+        self.first = orthogonal_linear(features, width, scale=2**0.5, key=first_key)
+        self.second = orthogonal_linear(width, width, scale=1.0, key=second_key)
+        # The linear layer that reads the result has its own scale and offset; two sets of them would only be slower.
+        self.norm = eqx.nn.LayerNorm(width, use_weight=False, use_bias=False)
+
+    def __call__(self, token: Float[Array, " feature"]) -> Float[Array, " width"]:
+        return self.norm(self.second(jax.nn.silu(self.first(token))))
+
+
+def orthogonal_linear(features: int, out: int, *, scale: float, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """A linear layer with orthogonal weights and zero bias.
+
+    Never build one inside `jax.vmap`: a batched QR deadlocks XLA's CPU runtime. Build one module for each
+    seed and stack them.
+    """
+    layer = eqx.nn.Linear(features, out, key=key)
+    weight = jax.nn.initializers.orthogonal(scale)(key, (out, features), jnp.float32)
+    return eqx.tree_at(lambda linear: (linear.weight, linear.bias), layer, (weight, jnp.zeros(out)))
+
+
+class BlockOutput(NamedTuple):
+    tasks: Float[Array, "task 2*width"]
+    """Tasks having seen agents."""
+    agents: Float[Array, "agent 2*width"]
+    """Agents having seen tasks."""
+    weights: Float[Array, "task agent"]
+    """P: what acted, returned so that figures need no hooks and cannot drift from it."""
+
+
+class DiamondBlock(eqx.Module):
+    """Eq. 4: one score matrix, read in both directions."""
+
+    agent_values: eqx.nn.Linear  # W_A
+    task_values: eqx.nn.Linear  # W_T
+
+    def __init__(self, width: int, *, key: PRNGKeyArray):
+        agent_key, task_key = jax.random.split(key)
+        self.agent_values = orthogonal_linear(width, width, scale=1.0, key=agent_key)
+        self.task_values = orthogonal_linear(width, width, scale=1.0, key=task_key)
+
+    def __call__(
+        self,
+        tasks: Float[Array, "task width"],
+        agents: Float[Array, "agent width"],
+        score_term: Float[Array, "task agent"],
+        kept: Bool[Array, "task agent"] | None = None,
+        keep_probability: float = 1.0,
+    ) -> BlockOutput:
+        """`score_term` is M: 0 or -inf. `kept` is the dropout ablation's mask on the weights."""
+        scores = tasks @ agents.T / jnp.sqrt(tasks.shape[-1]) + score_term
+        weights = softmax_or_zero(scores)
+        if kept is not None:
+            weights = jnp.where(kept, weights / keep_probability, 0.0)
+        return BlockOutput(
+            tasks=jnp.concatenate([weights @ jax.vmap(self.agent_values)(agents), tasks], axis=-1),
+            agents=jnp.concatenate([weights.T @ jax.vmap(self.task_values)(tasks), agents], axis=-1),
+            weights=weights,
+        )
+
+
+def softmax_or_zero(scores: Float[Array, "row column"]) -> Float[Array, "row column"]:
+    """Softmax over columns; a row in which everything is hidden gives zeros, not NaN, also in gradients."""
+    visible = scores > -jnp.inf
+    peak = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
+    peak = jax.lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0.0))
+    # The inner where keeps exp away from -inf, whose gradient would be 0 * inf.
+    exponentials = jnp.where(visible, jnp.exp(jnp.where(visible, scores, peak) - peak), 0.0)
+    total = jnp.sum(exponentials, axis=-1, keepdims=True)
+    return exponentials / jnp.where(total > 0.0, total, 1.0)
+
+
+def presence_term(
+    task_present: Bool[Array, " task"], agent_present: Bool[Array, " agent"]
+) -> Float[Array, "task agent"]:
+    """-inf wherever the task or the agent is absent: padding neither attends nor is attended to."""
+    return jnp.where(task_present[:, None] & agent_present[None, :], 0.0, -jnp.inf)

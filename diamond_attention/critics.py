@@ -1,0 +1,53 @@
+"""The common critic: one value for the whole team, from the team view; used in training only."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from diamond_attention.attention import DiamondBlock, Projection, orthogonal_linear, presence_term
+from diamond_attention.view import TeamView
+
+
+class CommonCritic(eqx.Module):
+    """One unmasked Diamond block, then a mean over each set: no order of agents or tasks can matter.
+
+    It does not read ranks: they are drawn afresh after the state, so the value is an average over them.
+    """
+
+    embed_agent: Projection
+    embed_task: Projection
+    block: DiamondBlock
+    agent_projection: Projection
+    task_projection: Projection
+    hidden: eqx.nn.Linear
+    value: eqx.nn.Linear
+
+    def __init__(self, agent_features: int, task_features: int, *, width: int = 64, key: PRNGKeyArray):
+        keys = iter(jax.random.split(key, 7))
+        self.embed_agent = Projection(agent_features, width, key=next(keys))
+        self.embed_task = Projection(task_features, width, key=next(keys))
+        self.block = DiamondBlock(width, key=next(keys))
+        self.agent_projection = Projection(2 * width, width, key=next(keys))
+        self.task_projection = Projection(2 * width, width, key=next(keys))
+        # Two extra inputs: how many agents and tasks there are, which a mean forgets.
+        self.hidden = orthogonal_linear(2 * width + 2, width, scale=2**0.5, key=next(keys))
+        self.value = orthogonal_linear(width, 1, scale=1.0, key=next(keys))
+
+    def __call__(self, view: TeamView) -> Float[Array, ""]:
+        agents = jax.vmap(self.embed_agent)(view.agents)
+        tasks = jax.vmap(self.embed_task)(view.tasks)
+        seen = self.block(tasks, agents, presence_term(view.task_present, view.agent_present))
+        agents = jax.vmap(self.agent_projection)(seen.agents)
+        tasks = jax.vmap(self.task_projection)(seen.tasks)
+        counts = jnp.log1p(jnp.stack([jnp.sum(view.agent_present), jnp.sum(view.task_present)]))
+        pooled = jnp.concatenate(
+            [mean_of_present(agents, view.agent_present), mean_of_present(tasks, view.task_present), counts]
+        )
+        return self.value(jax.nn.silu(self.hidden(pooled)))[0]
+
+
+def mean_of_present(tokens: Float[Array, "token width"], present: Bool[Array, " token"]) -> Float[Array, " width"]:
+    """The mean over the rows that are there; zeros if none is."""
+    total = jnp.sum(jnp.where(present[:, None], tokens, 0.0), axis=0)
+    return total / jnp.maximum(jnp.sum(present), 1)

@@ -1,0 +1,143 @@
+"""The policy of the paper: three Diamond Attention blocks and a head, for one agent's view.
+
+    1. tasks × agents, masked
+    2. agent-weighted tasks × agents, masked again
+    3. agent-weighted tasks × the viewer's own token, which leaves one vector of fixed length
+       (for a continuous action) and one vector for each task (to choose a task)
+
+Nothing depends on how many agents or tasks there are.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from diamond_attention.actions import ActionKind, Categorical, ChooseTask, Distribution, Gaussian
+from diamond_attention.attention import (
+    DiamondBlock,
+    Projection,
+    orthogonal_linear,
+    presence_term,
+)
+from diamond_attention.ranks import MaskKind, rank_mask
+from diamond_attention.view import AgentView
+
+BLOCKS = 3
+
+Attention = tuple[Float[Array, "task agent"], Float[Array, "task agent"], Float[Array, "task 1"]]
+"""The weights P of each block, in the viewer's order: column 0 is the viewer itself."""
+
+
+class ChooseTaskHead(eqx.Module):
+    """One logit for each task: how well that task's vector fits the viewer's."""
+
+    viewer_projection: Projection
+    task_projection: Projection
+
+    def __init__(self, features: int, width: int, *, key: PRNGKeyArray):
+        viewer_key, task_key = jax.random.split(key)
+        self.viewer_projection = Projection(features, width, key=viewer_key)
+        self.task_projection = Projection(features, width, key=task_key)
+
+    def __call__(
+        self, viewer: Float[Array, " feature"], tasks: Float[Array, "task feature"], view: AgentView
+    ) -> Categorical:
+        # A product rather than a sum of the two: the rank sits in the viewer's vector, and only a product
+        # lets it change which task is preferred from the first update on.
+        query = self.viewer_projection(viewer)
+        logits = jax.vmap(self.task_projection)(tasks) @ query / jnp.sqrt(query.shape[0])
+        allowed = view.task_present if view.legal_actions is None else view.legal_actions
+        return Categorical(jnp.where(allowed, logits, -jnp.inf))
+
+
+class ContinuousHead(eqx.Module):
+    """A normal distribution around a learned mean; its width is a free parameter, as in SB3."""
+
+    hidden: eqx.nn.Linear
+    mean: eqx.nn.Linear
+    log_std: Float[Array, " component"]
+
+    def __init__(self, features: int, width: int, components: int, *, key: PRNGKeyArray):
+        hidden_key, mean_key = jax.random.split(key)
+        self.hidden = orthogonal_linear(features, width, scale=2**0.5, key=hidden_key)
+        self.mean = orthogonal_linear(width, components, scale=0.01, key=mean_key)
+        self.log_std = jnp.zeros(components)
+
+    def __call__(self, viewer: Float[Array, " feature"]) -> Gaussian:
+        return Gaussian(self.mean(jax.nn.silu(self.hidden(viewer))), self.log_std)
+
+
+class DiamondPolicy(eqx.Module):
+    """`policy(view)` gives the action distribution and the attention weights behind it."""
+
+    embed_agent: Projection
+    embed_task: Projection
+    blocks: tuple[DiamondBlock, DiamondBlock, DiamondBlock]
+    agent_projections: tuple[Projection, Projection]
+    task_projections: tuple[Projection, Projection]
+    head: ChooseTaskHead | ContinuousHead
+    mask: MaskKind = eqx.field(static=True)
+    dropout_rate: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        agent_features: int,
+        task_features: int,
+        action_kind: ActionKind,
+        *,
+        width: int = 64,
+        mask: MaskKind = "rank",
+        dropout_rate: float = 0.1,
+        key: PRNGKeyArray,
+    ):
+        keys = iter(jax.random.split(key, 10))
+        self.embed_agent = Projection(agent_features, width, key=next(keys))
+        self.embed_task = Projection(task_features, width, key=next(keys))
+        self.blocks = (
+            DiamondBlock(width, key=next(keys)),
+            DiamondBlock(width, key=next(keys)),
+            DiamondBlock(width, key=next(keys)),
+        )
+        self.agent_projections = (
+            Projection(2 * width, width, key=next(keys)),
+            Projection(2 * width, width, key=next(keys)),
+        )
+        self.task_projections = (
+            Projection(2 * width, width, key=next(keys)),
+            Projection(2 * width, width, key=next(keys)),
+        )
+        if isinstance(action_kind, ChooseTask):
+            self.head = ChooseTaskHead(2 * width, width, key=next(keys))
+        else:
+            self.head = ContinuousHead(2 * width, width, action_kind.size, key=next(keys))
+        self.mask = mask
+        self.dropout_rate = dropout_rate
+
+    def __call__(self, view: AgentView) -> tuple[Distribution, Attention]:
+        agents = jax.vmap(self.embed_agent)(view.agents)
+        tasks = jax.vmap(self.embed_task)(view.tasks)
+        score_term = presence_term(view.task_present, view.agent_present)
+        if self.mask == "rank":
+            score_term = score_term + rank_mask(view.ranks)
+
+        def attend(block: int, tasks: Array, agents: Array, score_term: Array):
+            kept = None if view.kept_attention is None else view.kept_attention[block, :, : agents.shape[0]]
+            return self.blocks[block](tasks, agents, score_term, kept, 1.0 - self.dropout_rate)
+
+        first = attend(0, tasks, agents, score_term)
+        tasks = jax.vmap(self.task_projections[0])(first.tasks)
+        agents = jax.vmap(self.agent_projections[0])(first.agents)
+
+        second = attend(1, tasks, agents, score_term)
+        tasks = jax.vmap(self.task_projections[1])(second.tasks)
+        viewer = self.agent_projections[1](second.agents[0])
+
+        # The viewer always sees itself, so the mask leaves this last block as it is.
+        third = attend(2, tasks, viewer[None], score_term[:, :1])
+        distribution: Distribution
+        if isinstance(self.head, ChooseTaskHead):
+            distribution = self.head(third.agents[0], third.tasks, view)
+        else:
+            distribution = self.head(third.agents[0])
+        return distribution, (first.weights, second.weights, third.weights)
