@@ -185,8 +185,8 @@ def update(learner: Learner, state: LearnerState) -> tuple[LearnerState, dict[st
     )
 
     def minibatch(progress: Progress, rows: Int[Array, " batch"]) -> tuple[Progress, dict[str, Array]]:
-        batch = jax.tree.map(lambda x: x[rows], samples)
-        return learn_from(ppo, progress, *batch, learning_rate)
+        batch, gains, goals = jax.tree.map(lambda x: x[rows], samples)
+        return learn_from(ppo, progress, batch, gains, goals, learning_rate)
 
     def epoch(progress: Progress, key: PRNGKeyArray) -> tuple[Progress, dict[str, Array]]:
         rows = jax.random.permutation(key, ppo.steps_per_update).reshape(-1, ppo.batch)

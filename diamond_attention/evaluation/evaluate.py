@@ -1,0 +1,137 @@
+"""Evaluation: a function of a checkpoint file. It never touches training, so the number belongs to the file."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from diamond_attention.errors import UserError
+from diamond_attention.learning.rollout import RankHold, begin_episode, play_step
+from diamond_attention.policies.diamond import DiamondPolicy
+from diamond_attention.runs.record import Run, append_rows
+from diamond_attention.runs.settings import Settings, padded
+from diamond_attention.runs.train import load_run
+from diamond_attention.worlds.contract import TeamSize, World
+
+Play = Literal["greedy", "sampled"]
+
+EPISODES_AT_ONCE = 1024
+
+
+def evaluate(
+    run: Run,
+    *,
+    sizes: Sequence[TeamSize] | None = None,
+    episodes: int = 1000,
+    play: Sequence[Play] = ("greedy", "sampled"),
+    dropout: bool | None = None,
+    seed: int = 0,
+    checkpoint: str = "last",
+) -> list[dict[str, Any]]:
+    """Plays, appends one row an episode to the run's episodes.csv, and returns those rows.
+
+    `sizes` are those it was trained on unless said; `dropout` is the run's own setting unless said.
+    """
+    if episodes < 1:
+        raise UserError(f"episodes is {episodes}; it must be at least 1.")
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed is {seed}; it must lie between 0 and 4294967295.")
+    settings = run.settings
+    if dropout is not None and settings.policy.mask != "dropout":
+        raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
+    sizes = settings.sizes if sizes is None else sizes
+    state, step = load_run(run, checkpoint)
+    dropout_on = dropout_in_force(settings, dropout)
+    world = padded(settings.world, sizes)
+    rows = []
+    for size in sizes:
+        world.check_size(size)
+        for way in play:
+            played = play_episodes(
+                world, state.weights.policy, size, episodes, seed, settings.rank_hold, dropout_on, way == "greedy"
+            )
+            for episode in range(episodes):
+                rows.append(
+                    {
+                        "checkpoint": step,
+                        "agents": int(size.agents),
+                        "tasks": int(size.tasks),
+                        "play": way,
+                        "dropout": "on" if dropout_on else "off",
+                        "seed": seed,
+                        "episode": episode,
+                        **{name: _cell(values[episode]) for name, values in played.items()},
+                    }
+                )
+    append_rows(run.episodes, rows)
+    return rows
+
+
+def dropout_in_force(settings: Settings, asked: bool | None) -> bool:
+    """Whether attention is dropped at random while playing: only ever for policies trained that way."""
+    if settings.policy.mask != "dropout":
+        return False
+    return settings.policy.dropout_at_execution if asked is None else asked
+
+
+def play_episodes(
+    world: World,
+    policy: DiamondPolicy,
+    size: TeamSize,
+    episodes: int,
+    seed: int,
+    hold: RankHold = 1,
+    dropout: bool = False,
+    greedy: bool = False,
+) -> dict[str, np.ndarray]:
+    """Length, return and measures of `episodes` episodes, each played to its own end.
+
+    One episode for each parallel team: were a fixed number of steps shared out instead, short episodes
+    would be counted more often than long ones. Episode e is the same whatever `episodes` is.
+    """
+    batch = min(EPISODES_AT_ONCE, episodes)
+    number = jnp.asarray([size.agents, size.tasks], jnp.int32)
+    parts = []
+    for first in range(0, episodes, batch):
+        indices = jnp.arange(first, first + batch, dtype=jnp.uint32)
+        parts.append(_play_batch(_Static(world, hold, dropout, greedy), policy, number, seed, indices))
+    return {name: np.concatenate([part[name] for part in parts])[:episodes] for name in parts[0]}
+
+
+class _Static(tuple):
+    """What the compiled program is specialised on."""
+
+    def __new__(cls, world: World, hold: RankHold, dropout: bool, greedy: bool) -> "_Static":
+        return super().__new__(cls, (world, hold, dropout, greedy))
+
+
+@partial(jax.jit, static_argnums=0)
+def _play_batch(static: _Static, policy: DiamondPolicy, size: Array, seed: int, episodes: Array) -> dict[str, Array]:
+    world, hold, dropout, greedy = static
+
+    def one_episode(episode: Array) -> dict[str, Array]:
+        key = jax.random.fold_in(jax.random.key(seed), episode)
+        reset_key, play_key = jax.random.split(key)
+        team = begin_episode(world, size[None], reset_key)
+
+        def one_step(carry: tuple, step_key: PRNGKeyArray) -> tuple[tuple, None]:
+            team, over = carry
+            played = play_step(world, policy, team, step_key, hold=hold, dropout=dropout, greedy=greedy)
+            # Once an episode is over, nothing that happens in its place counts.
+            after = jax.tree.map(lambda new, old: jnp.where(over, old, new), played.reached, team)
+            return (after, over | played.terminated), None
+
+        keys = jax.random.split(play_key, world.time_limit)
+        (team, _), _ = jax.lax.scan(one_step, (team, jnp.asarray(False)), keys)
+        return {"length": team.step_of_episode, "return": team.episode_return, **team.episode_measures}
+
+    return jax.vmap(one_episode)(episodes)
+
+
+def _cell(value: np.generic) -> float | int:
+    number = float(str(value))
+    return int(number) if number == int(number) else number

@@ -1,0 +1,23 @@
+"""Numbers printed in the paper, to stand beside ours. Nothing is ever computed from them."""
+
+PAPER_XOR: dict[tuple[str, tuple[int, int], tuple[int, int], str], float] = {
+    # (mask, trained at (n, k), played at (n, k), play): Table 1, rows "Ours", "w/o mask" and "(dropout)"
+    ("rank", (2, 2), (2, 2), "greedy"): 1.0,
+    ("rank", (2, 2), (2, 2), "sampled"): 1.0,
+    ("rank", (2, 3), (3, 3), "greedy"): 0.0,
+    ("rank", (2, 3), (3, 3), "sampled"): 0.0,
+    ("rank", (3, 3), (3, 3), "greedy"): 1.0,
+    ("rank", (3, 3), (3, 3), "sampled"): 1.0,
+    ("none", (2, 2), (2, 2), "greedy"): 0.0,
+    ("none", (2, 2), (2, 2), "sampled"): 0.5,
+    ("none", (2, 3), (3, 3), "greedy"): 0.0,
+    ("none", (2, 3), (3, 3), "sampled"): 0.22,
+    ("none", (3, 3), (3, 3), "greedy"): 0.0,
+    ("none", (3, 3), (3, 3), "sampled"): 0.22,
+    ("dropout", (2, 2), (2, 2), "greedy"): 0.0,
+    ("dropout", (2, 2), (2, 2), "sampled"): 0.5,
+    ("dropout", (2, 3), (3, 3), "greedy"): 0.0,
+    ("dropout", (2, 3), (3, 3), "sampled"): 0.22,
+    ("dropout", (3, 3), (3, 3), "greedy"): 0.0,
+    ("dropout", (3, 3), (3, 3), "sampled"): 0.22,
+}

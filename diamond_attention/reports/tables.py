@@ -1,0 +1,182 @@
+"""Tables, computed from the rows in episodes.csv and from nothing else."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from diamond_attention.errors import UserError
+from diamond_attention.evaluation.statistics import Interval, seed_interval, wilson_interval
+from diamond_attention.reports.paper import PAPER_XOR
+from diamond_attention.runs.record import Run, read_rows
+from diamond_attention.worlds.xor import floor
+
+SIZE_AND_PLAY = ("agents", "tasks", "play", "dropout")
+SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, "seed", "episode")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table: one kind of policy, trained one way, played one way."""
+
+    world: str
+    preset: str
+    shaped: bool
+    mask: str
+    trained_on: str
+    played_on: tuple[int, int]
+    play: str
+    dropout: str
+    seeds_trained: int
+    seeds_failed: int
+    seeds_missing: int
+    """Neither failed nor evaluated at this size."""
+    episodes: int
+    """For each seed; the smallest number if they differ."""
+    measure: str
+    mean: float
+    low: float
+    high: float
+    per_seed: tuple[float, ...]
+    floor: float | None
+    """XOR: what independent play can reach at most."""
+    paper: float | None
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.mean, self.low, self.high)
+
+
+def table_lines(runs: Sequence[Run]) -> list[Line]:
+    """Groups runs that differ in nothing but the seed, and their episodes by size and way of playing."""
+    groups: dict[tuple, list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[(run.preset, run.settings)].append(run)
+    lines = []
+    for (preset, settings), members in groups.items():
+        played: dict[tuple, dict[int, list[dict[str, str]]]] = defaultdict(dict)
+        for run in members:
+            for key, rows in _newest_episodes(run).items():
+                played[key][run.seed] = rows
+        failed = {run.seed for run in members if run.failure is not None}
+        for (agents, tasks, play, dropout), by_seed in played.items():
+            measure = "success" if "success" in next(iter(by_seed.values()))[0] else "return"
+            per_seed = {
+                seed: float(np.mean([float(row[measure]) for row in rows]))
+                for seed, rows in by_seed.items()
+                if seed not in failed
+            }
+            if not per_seed:
+                continue
+            episodes = min(len(rows) for rows in by_seed.values())
+            if len(per_seed) == 1 and measure == "success":
+                # With one run there is no spread over runs; say how well this one policy is known.
+                rate = next(iter(per_seed.values()))
+                interval = wilson_interval(round(rate * episodes), episodes)
+            else:
+                interval = seed_interval(list(per_seed.values()))
+            size = (int(agents), int(tasks))
+            is_xor = settings.world.name == "xor"
+            trained = [(int(s.agents), int(s.tasks)) for s in settings.sizes]
+            lines.append(
+                Line(
+                    world=settings.world.name,
+                    preset=preset,
+                    shaped=bool(getattr(settings.world, "shaped", False)),
+                    mask=settings.policy.mask,
+                    trained_on=" ".join(f"{n}x{k}" for n, k in trained),
+                    played_on=size,
+                    play=play,
+                    dropout=dropout,
+                    seeds_trained=len(members),
+                    seeds_failed=len(failed),
+                    seeds_missing=len(members) - len(failed) - len(per_seed),
+                    episodes=episodes,
+                    measure=measure,
+                    **interval._asdict(),
+                    per_seed=tuple(per_seed[seed] for seed in sorted(per_seed)),
+                    floor=floor(*size) if is_xor else None,
+                    paper=PAPER_XOR.get((settings.policy.mask, trained[0], size, play))
+                    if is_xor and len(trained) == 1
+                    else None,
+                )
+            )
+    if not lines:
+        raise UserError("these runs have no evaluated episodes yet; run `diamond evaluate` on them first.")
+    order = {"rank": 0, "none": 1, "dropout": 2}
+    return sorted(
+        lines,
+        key=lambda x: (x.world, x.played_on, x.trained_on, order[x.mask], x.preset, x.dropout == "off", x.play),
+    )
+
+
+def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
+    """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
+    once = {tuple(row[name] for name in SAME_EPISODE): row for row in read_rows(run.episodes)}
+    groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
+    for row in once.values():
+        groups[tuple(row[name] for name in SIZE_AND_PLAY)].append(row)
+    newest = {}
+    for key, rows in groups.items():
+        last = max(int(row["checkpoint"]) for row in rows)
+        newest[key] = [row for row in rows if int(row["checkpoint"]) == last]
+    return newest
+
+
+HEADINGS = ("policy", "preset", "trained", "played", "seeds", "greedy π*", "sampled π", "paper π* / π", "floor")
+
+
+def as_rich(lines: Sequence[Line]) -> Table:
+    """The table a person reads."""
+    table = Table(box=box.SIMPLE_HEAD, title=TITLE, title_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, no_wrap=True, justify="left" if heading in HEADINGS[:4] else "right")
+    before = None
+    for row in text_rows(lines):
+        if before not in (None, row[2:4]):
+            table.add_section()
+        before = row[2:4]
+        table.add_row(*row)
+    return table
+
+
+TITLE = "Success rate: mean over training seeds [95 % bootstrap interval over those seeds]"
+
+
+def as_markdown(lines: Sequence[Line]) -> str:
+    rows = [list(HEADINGS), ["---"] * len(HEADINGS), *text_rows(lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def text_rows(lines: Sequence[Line]) -> list[list[str]]:
+    """Greedy and sampled play of the same policies side by side, as the paper's Table 1 has them."""
+    pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
+    for line in lines:
+        pairs[(line.preset, line.shaped, line.mask, line.dropout, line.trained_on, line.played_on)][line.play] = line
+    rows = []
+    for (preset, shaped, mask, dropout, trained_on, played_on), by_play in pairs.items():
+        some = next(iter(by_play.values()))
+        papers = [by_play[play].paper if play in by_play else None for play in ("greedy", "sampled")]
+        rows.append(
+            [
+                {"rank": "rank mask", "none": "no mask", "dropout": f"dropout, {dropout} in play"}[mask],
+                preset + (" shaped" if shaped else ""),
+                trained_on,
+                "x".join(map(str, played_on)),
+                f"{len(some.per_seed)}/{some.seeds_trained}",
+                *(str(by_play[play].interval) if play in by_play else "" for play in ("greedy", "sampled")),
+                " / ".join("–" if p is None else f"{p:.2f}" for p in papers)
+                if any(p is not None for p in papers)
+                else "",
+                "" if some.floor is None else f"{some.floor:.3f}",
+            ]
+        )
+    return rows
+
+
+def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    return [asdict(line) for line in lines]
