@@ -19,8 +19,8 @@ EPISODES = 10_000
 
 
 def demo(out: Path, seeds: int, progress: Progress) -> int:
-    """Every policy at every size, with the preset `xor-paper`: the paper's own numbers and nothing tuned."""
-    settings = PRESETS["xor-paper"][1]
+    """Every policy at every size, with the preset `xor-demo`."""
+    settings = PRESETS["xor-demo"][1]
     runs = []
     for size in TEAM_SIZES:
         for mask in MASKS:
@@ -28,7 +28,7 @@ def demo(out: Path, seeds: int, progress: Progress) -> int:
                 replace(settings, agents=size, policy=replace(settings.policy, mask=mask)),
                 range(seeds),
                 out / f"n{size}_{mask}",
-                preset="xor-paper",
+                preset="xor-demo",
                 overwrite=True,
                 progress=progress,
             )
@@ -39,9 +39,10 @@ def demo(out: Path, seeds: int, progress: Progress) -> int:
             runs += trained
     Console(width=118).print(as_rich(table_lines(runs)))
     shown = next(run for run in runs if run.path.parent.name == "n3_rank")
-    print(f"{EPISODES:,} evaluation episodes for each seed, trained with the numbers of the paper's appendix.")
+    print(f"{EPISODES:,} evaluation episodes for each seed.")
     print("What one team sees and chooses:", draw_attention(shown, out / "attention.png"))
     print("Success while training:        ", draw_learning_curves(runs, out / "learning_curves.png"))
-    print("next: diamond train xor --players 5 --seeds 0:3     the size the paper could not learn")
-    print("      diamond list                                  presets, worlds and your runs")
+    print("next: diamond train xor --players 5 --seeds 0:3           the size the paper could not learn")
+    print("      diamond train xor-paper --players 3 --seeds 0:3     the numbers of the paper's appendix")
+    print("      diamond list                                        presets, worlds and your runs")
     return 1 if any(run.failure is not None for run in runs) else 0

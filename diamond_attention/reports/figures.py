@@ -13,6 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from diamond_attention.actions import Categorical
+from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
 from diamond_attention.evaluation.statistics import seed_interval
 from diamond_attention.learning.rollout import act, begin_episode, see
@@ -36,6 +38,8 @@ def draw_attention(run: Run, to: Path, seed: int = 0) -> Path:
     views, ranks = see(world, policy, team, see_key, settings.rank_hold, dropout_in_force(settings, None))
     distributions, attention = jax.vmap(policy)(views)
     actions, _ = act(policy, views, act_key, greedy=True)
+    if not isinstance(distributions, Categorical):
+        raise UserError(f"the attention figure shows choices between tasks, and {world.name} has none.")
     probabilities = np.asarray(jax.nn.softmax(distributions.logits, axis=-1))
     agents, tasks = int(largest.agents), int(largest.tasks)
 

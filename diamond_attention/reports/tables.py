@@ -127,12 +127,12 @@ def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
     return newest
 
 
-HEADINGS = ("policy", "preset", "trained", "played", "seeds", "greedy π*", "sampled π", "paper π* / π", "floor")
+HEADINGS = ("policy", "preset", "trained", "played", "seeds", "greedy π*", "sampled π", "paper π*/π", "floor")
 
 
 def as_rich(lines: Sequence[Line]) -> Table:
     """The table a person reads."""
-    table = Table(box=box.SIMPLE_HEAD, title=TITLE, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=TITLE, title_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, no_wrap=True, justify="left" if heading in HEADINGS[:4] else "right")
     before = None
@@ -169,7 +169,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
                 "x".join(map(str, played_on)),
                 f"{len(some.per_seed)}/{some.seeds_trained}",
                 *(str(by_play[play].interval) if play in by_play else "" for play in ("greedy", "sampled")),
-                " / ".join("–" if p is None else f"{p:.2f}" for p in papers)
+                "/".join("–" if p is None else f"{p:.2f}" for p in papers)
                 if any(p is not None for p in papers)
                 else "",
                 "" if some.floor is None else f"{some.floor:.3f}",

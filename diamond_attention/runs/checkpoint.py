@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
@@ -192,7 +191,7 @@ def load_checkpoint(path: Path, shapes: LearnerState) -> LearnerState:
             raise CheckpointError(f"{file} holds values that are not finite, in {name}.")
     if int(arrays["update"]) != description["update"]:
         raise CheckpointError(f"{file} and the state.json beside it are of different updates.")
-    leaves = [jnp.asarray(arrays[name]) for name in wanted]
+    leaves = [arrays[name] for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
 
 

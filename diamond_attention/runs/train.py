@@ -88,7 +88,7 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
     settings = runs[0].settings
     total = settings.total_updates
     steps_per_update = settings.ppo.steps_per_update
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    stacked = stack_seeds(states)
     advance = advance_seeds(build_learner(settings))
     columns = [name for name in jax.eval_shape(advance, stacked, 1)[1] if name != "failure"]
     metrics = [Metrics(run, columns, resumed_at_update=done) for run in runs]
@@ -115,8 +115,8 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
                         continue
                     if row["failure"][i]:
                         failed.add(i)
-                        weights = jax.tree.map(lambda x: x[i], stacked.weights)  # noqa: B023 - used at once
-                        _mark_failed(run, done + row_number, failed_tensor(int(row["failure"][i]), weights), progress)
+                        tensor = failed_tensor(int(row["failure"][i]), states[i].weights)
+                        _mark_failed(run, done + row_number + 1, tensor, progress)
                         continue
                     cells = {name: _cell(values[i]) for name, values in row.items() if name != "failure"}
                     metrics[i].append(
@@ -136,9 +136,10 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
             # Checkpoint. Only when every seed has its new one are old ones removed.
             if done % settings.checkpoint_every == 0 or done == total or noted:
                 going = [i for i in range(len(runs)) if i not in failed]
+                every_state = split_seeds(stacked)
                 for i in going:
                     metrics[i].sync()
-                    state = jax.tree.map(lambda x: x[i], stacked)  # noqa: B023 - used at once
+                    state = every_state[i]
                     score = float(np.mean(scores[i])) if scores[i] else None
                     save_checkpoint(runs[i].checkpoints, state, step=done * steps_per_update, score=score)
                     scores[i].clear()
@@ -159,6 +160,17 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
     good = len(runs) - len(failed)
     progress.end(f"finished {good} of {len(runs)} seed(s) in {runs[0].path.parent}")
     return runs
+
+
+def stack_seeds(states: Sequence[LearnerState]) -> LearnerState:
+    """One learner with a leading seed axis. Through NumPy: slicing on the device would compile for every shape."""
+    return jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(list(states))))
+
+
+def split_seeds(stacked: LearnerState) -> list[LearnerState]:
+    """The learners of `stack_seeds`, as NumPy arrays."""
+    arrays = jax.device_get(stacked)
+    return [jax.tree.map(lambda x: x[i], arrays) for i in range(len(arrays.update))]  # noqa: B023 - used at once
 
 
 Advance = Callable[[LearnerState, Any], tuple[LearnerState, dict[str, jax.Array]]]
@@ -232,10 +244,8 @@ def _shown(log: dict[str, np.ndarray], count: int, failed: set[int]) -> dict[str
 
 
 def _mark_failed(run: Run, update: int, tensor: str, progress: Progress) -> None:
-    sentence = (
-        f"seed {run.seed} failed at update {update + 1}: {tensor} is not finite; its last good checkpoint is kept."
-    )
-    write_json(run.path / "failed.json", {"update": update + 1, "tensor": tensor, "sentence": sentence})
+    sentence = f"seed {run.seed} failed at update {update}: {tensor} is not finite; its last good checkpoint is kept."
+    write_json(run.path / "failed.json", {"update": update, "tensor": tensor, "sentence": sentence})
     progress.say(sentence)
 
 
