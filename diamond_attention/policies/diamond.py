@@ -19,6 +19,7 @@ from diamond_attention.attention import (
     Projection,
     orthogonal_linear,
     presence_term,
+    small_product,
 )
 from diamond_attention.ranks import MaskKind, rank_mask
 from diamond_attention.view import AgentView
@@ -46,7 +47,8 @@ class ChooseTaskHead(eqx.Module):
         # A product rather than a sum of the two: the rank sits in the viewer's vector, and only a product
         # lets it change which task is preferred from the first update on.
         query = self.viewer_projection(viewer)
-        logits = jax.vmap(self.task_projection)(tasks) @ query / jnp.sqrt(query.shape[0])
+        keys = jax.vmap(self.task_projection)(tasks)
+        logits = small_product(keys, query[:, None])[:, 0] / jnp.sqrt(query.shape[0])
         allowed = view.task_present if view.legal_actions is None else view.legal_actions
         return Categorical(jnp.where(allowed, logits, -jnp.inf))
 
