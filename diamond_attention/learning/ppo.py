@@ -288,7 +288,7 @@ def ppo_loss(
         "value_loss": value_loss,
         "entropy": mean_entropy,
         # An estimate of KL that is never negative: joschu.net/blog/kl-approx.html
-        "kl": jnp.mean(jnp.sum(share * (ratio - 1.0 - log_ratio), axis=1)),
+        "kl": jnp.mean(jnp.sum(share * (jnp.expm1(log_ratio) - log_ratio), axis=1)),
         "clip_fraction": jnp.mean(jnp.sum(share * (jnp.abs(ratio - 1.0) > ppo.clip), axis=1)),
     }
 

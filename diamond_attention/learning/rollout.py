@@ -10,7 +10,7 @@ from diamond_attention.critics import CommonCritic
 from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
 from diamond_attention.ranks import draw_kept_attention, draw_ranks, hold_ranks
 from diamond_attention.view import AgentView, TeamView
-from diamond_attention.worlds.contract import Actions, State, TeamSize, World
+from diamond_attention.worlds.contract import Actions, State, TeamSize, World, no_actions
 
 RankHold = int | Literal["episode"]
 
@@ -68,14 +68,6 @@ def measures_of(world: World, state: State, key: PRNGKeyArray) -> list[str]:
     """The names of a world's measures, found without running a step."""
     actions = no_actions(world)
     return sorted(jax.eval_shape(world.step, state, actions, key).measures)
-
-
-def no_actions(world: World) -> Actions:
-    """An action for every agent, all zero, of the right shape."""
-    size = getattr(world.action_kind, "size", None)
-    if size is None:
-        return jnp.zeros(world.max_agents, jnp.int32)
-    return jnp.zeros((world.max_agents, size))
 
 
 def see(

@@ -48,7 +48,10 @@ class ChooseTaskHead(eqx.Module):
         # lets it change which task is preferred from the first update on.
         query = self.viewer_projection(viewer)
         keys = jax.vmap(self.task_projection)(tasks)
-        logits = small_product(keys, query[:, None])[:, 0] / jnp.sqrt(query.shape[0])
+        # Divided by the fourth root of the width. By the square root, as in attention, ranks move the logits so
+        # little that large teams stay on the saddle; undivided, the first policies are too peaked to ever win a
+        # sparse game of five.
+        logits = small_product(keys, query[:, None])[:, 0] / query.shape[0] ** 0.25
         allowed = view.task_present if view.legal_actions is None else view.legal_actions
         return Categorical(jnp.where(allowed, logits, -jnp.inf))
 

@@ -8,9 +8,10 @@ unbatched; whoever runs it applies `jax.vmap`. Write your own after docs/your_ow
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
-from diamond_attention.actions import ActionKind
+from diamond_attention.actions import ActionKind, Continuous
 from diamond_attention.view import AgentView, TeamView
 
 State = Any
@@ -70,3 +71,10 @@ class World(Protocol):
         ...
 
     def team_view(self, state: State) -> TeamView: ...
+
+
+def no_actions(world: World) -> Actions:
+    """An action for every agent, all zero, of the right shape."""
+    if isinstance(world.action_kind, Continuous):
+        return jnp.zeros((world.max_agents, world.action_kind.size))
+    return jnp.zeros(world.max_agents, jnp.int32)

@@ -1,0 +1,167 @@
+"""The command line, used as a person would: train, evaluate, tabulate, draw, list."""
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from diamond_attention.command_line import parse_seeds, run_command
+from diamond_attention.runs.record import read_rows
+
+SMALL = ("--policy.width=8 --ppo.envs=8 --ppo.steps=2 --ppo.batch=16 --total-steps=96 --checkpoint-every=3").split(
+    " "
+)
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory):
+    """Two seeds of a very small run, trained once through the command line."""
+    folder = tmp_path_factory.mktemp("runs") / "xor"
+    assert run_command(["train", "xor-demo", *SMALL, "--seeds", "0:2", "--out", str(folder), "--quiet"]) == 0
+    return folder
+
+
+def test_a_run_folder_holds_what_it_promises(group):
+    for seed in (0, 1):
+        run = group / f"seed_{seed}"
+        described = json.loads((run / "settings.json").read_text())
+        assert described["format"] == 1
+        assert described["seed"] == seed
+        assert json.loads((run / "environment.json").read_text())["versions"]["jax"]
+        rows = read_rows(run / "metrics.csv")
+        assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5, 6]
+        assert list(run.glob("events.out.tfevents.*"))
+        assert json.loads((run / "finished.json").read_text())["update"] == 6
+        assert {p.name for p in (run / "checkpoints").iterdir()} >= {"step_48", "step_96"}
+
+
+def test_tensorboard_reads_the_events(group):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    file = next((group / "seed_0").glob("events.out.tfevents.*"))
+    steps = [event.step for event in EventFileLoader(str(file)).Load() if event.HasField("summary")]
+    assert steps == [16, 32, 48, 64, 80, 96]
+
+
+def test_evaluate_appends_one_row_an_episode_and_prints_json(group, capsys):
+    before = len(read_rows(group / "seed_0" / "episodes.csv"))
+    status = run_command(["evaluate", str(group), "--episodes", "20", "--json"])
+    assert status == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert {line["play"] for line in lines} == {"greedy", "sampled"}
+    assert all(line["seeds_trained"] == 2 and line["episodes"] == 20 for line in lines)
+    after = read_rows(group / "seed_0" / "episodes.csv")
+    assert len(after) - before == 40
+    sampled = [float(row["success"]) for row in after if row["play"] == "sampled"]
+    line = next(line for line in lines if line["play"] == "sampled")
+    assert line["per_seed"][0] == pytest.approx(sum(sampled) / len(sampled))
+
+
+def test_evaluating_again_repeats_the_same_episodes_and_counts_them_once(group, capsys):
+    run_command(["evaluate", str(group / "seed_0"), "--episodes", "10", "--sampled", "--seed", "7"])
+    first = read_rows(group / "seed_0" / "episodes.csv")[-10:]
+    run_command(["evaluate", str(group / "seed_0"), "--episodes", "10", "--sampled", "--seed", "7"])
+    assert read_rows(group / "seed_0" / "episodes.csv")[-10:] == first
+    capsys.readouterr()
+    run_command(["table", str(group / "seed_0"), "--json"])
+    lines = json.loads(capsys.readouterr().out)
+    rows = read_rows(group / "seed_0" / "episodes.csv")
+    different = {tuple(row.values()) for row in rows if row["play"] == "sampled"}
+    assert next(line for line in lines if line["play"] == "sampled")["episodes"] == len(different)
+
+
+def test_evaluate_at_another_team_size_and_checkpoint(group, capsys):
+    arguments = ["--players", "3", "--actions", "4", "--episodes", "5", "--greedy", "--checkpoint", "48", "--json"]
+    assert run_command(["evaluate", str(group), *arguments]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert line["played_on"] == [3, 4]
+    last = read_rows(group / "seed_1" / "episodes.csv")[-1]
+    assert (last["agents"], last["tasks"], last["checkpoint"]) == ("3", "4", "48")
+    assert run_command(["evaluate", str(group), "--checkpoint", "best", "--episodes", "5", "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--players", "3", "--actions", "2"], "at least as many actions"),
+        (["--checkpoint", "47"], "48, 96"),
+        (["--episodes", "0"], "episodes is 0"),
+        (["--players", "0"], "at least 1"),
+        (["--dropout", "on"], "policy.mask rank"),
+        (["--seed", "-1"], "seed is -1"),
+    ],
+)
+def test_a_wrong_evaluation_is_one_sentence_and_status_2(group, capsys, arguments, sentence):
+    before = read_rows(group / "seed_0" / "episodes.csv")
+    assert run_command(["evaluate", str(group), *arguments]) == 2
+    message = capsys.readouterr().err
+    assert sentence in message
+    assert message.count("\n") == 1
+    assert read_rows(group / "seed_0" / "episodes.csv") == before
+
+
+def test_table_prints_text_and_markdown(group, capsys):
+    run_command(["evaluate", str(group), "--episodes", "5"])
+    capsys.readouterr()
+    assert run_command(["table", str(group)]) == 0
+    text = capsys.readouterr().out
+    assert "rank mask" in text
+    assert "1.00/1.00" in text  # the paper's own numbers for n=k=2
+    assert run_command(["table", str(group), "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("| policy |")
+
+
+def test_figures_are_drawn(group, tmp_path, capsys):
+    assert run_command(["figure", str(group), "--to", str(tmp_path)]) == 0
+    for name in ("attention.png", "learning_curves.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_show_and_list(group, capsys, monkeypatch):
+    assert run_command(["show", "xor", "--players", "5"]) == 0
+    text = capsys.readouterr().out
+    assert 'agents = "5"' in text
+    assert "5x5" in text
+    monkeypatch.chdir(group.parents[0])
+    Path("runs").symlink_to(group.parent, target_is_directory=True) if not Path("runs").exists() else None
+    assert run_command(["list"]) == 0
+    text = capsys.readouterr().out
+    assert "xor-paper" in text
+    assert "finished, 6 of 6 updates" in text
+
+
+def test_bench_reports_every_number_of_seeds(tmp_path, monkeypatch, capsys):
+    from dataclasses import replace
+
+    from diamond_attention.runs import presets
+    from diamond_attention.runs.presets import PRESETS
+
+    text, settings = PRESETS["xor-demo"]
+    small = replace(
+        settings,
+        policy=replace(settings.policy, width=8),
+        ppo=replace(settings.ppo, envs=8, batch=16),
+        total_steps=16 * 20,
+    )
+    monkeypatch.setitem(presets.PRESETS, "xor-small", (text, small))
+    assert run_command(["bench", "xor-small", "--seeds", "1", "2", "--to", str(tmp_path / "b.json")]) == 0
+    results = json.loads((tmp_path / "b.json").read_text())["results"]
+    assert [r["seeds"] for r in results] == [1, 2]
+    assert all(r["compile_seconds"] > 0 and r["updates_per_second"] > 0 for r in results)
+
+
+def test_help_version_and_seeds(capsys):
+    assert run_command([]) == 0
+    assert "diamond train PRESET" in capsys.readouterr().out
+    assert run_command(["--version"]) == 0
+    assert parse_seeds("0:3,7") == [0, 1, 2, 7]
+
+
+def test_csv_files_can_be_read_by_anyone(group):
+    with open(group / "seed_0" / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(float(row["success"]) >= 0 for row in rows)
+    assert os.path.basename(sys.executable).startswith("python")

@@ -1,0 +1,247 @@
+"""Views, ranks, the mask of Eq. 3, the block of Eq. 4 and the policy, against answers worked out by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diamond_attention.actions import Categorical, ChooseTask, Continuous, Gaussian
+from diamond_attention.attention import DiamondBlock, presence_term, softmax_or_zero
+from diamond_attention.critics import CommonCritic
+from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
+from diamond_attention.ranks import draw_kept_attention, draw_ranks, hear_ranks, hold_ranks, rank_mask
+from diamond_attention.view import AgentView, TeamView, viewer_first
+
+INFINITY = jnp.inf
+AGENT_FEATURES, TASK_FEATURES, WIDTH = 3, 2, 8
+
+
+def random_view(key, agents: int, tasks: int, absent_agents: int = 0, absent_tasks: int = 0) -> AgentView:
+    """A view without any symmetry, so that nothing equal is equal by accident."""
+    keys = jax.random.split(key, 3)
+    return AgentView(
+        agents=jax.random.normal(keys[0], (agents, AGENT_FEATURES)),
+        tasks=jax.random.normal(keys[1], (tasks, TASK_FEATURES)),
+        agent_present=jnp.arange(agents) < agents - absent_agents,
+        task_present=jnp.arange(tasks) < tasks - absent_tasks,
+        ranks=jax.random.uniform(keys[2], (agents,), jnp.float32),
+    )
+
+
+def policy_with(mask: str, action_kind=None) -> DiamondPolicy:
+    return DiamondPolicy(
+        AGENT_FEATURES, TASK_FEATURES, action_kind or ChooseTask(), width=WIDTH, mask=mask, key=jax.random.key(5)
+    )
+
+
+def test_every_viewer_lists_itself_first_and_the_others_by_index():
+    assert viewer_first(0, 3).tolist() == [0, 1, 2]
+    assert viewer_first(1, 3).tolist() == [1, 0, 2]
+    assert viewer_first(2, 3).tolist() == [2, 0, 1]
+
+
+def test_mask_of_three_agents_worked_by_hand():
+    """Ranks .2, .7, .5: agent 0 sees all, agent 1 only itself, agent 2 itself and agent 1."""
+    heard = hear_ranks(jnp.array([0.2, 0.7, 0.5], jnp.float32))
+    np.testing.assert_array_equal(heard, np.float32([[0.2, 0.7, 0.5], [0.7, 0.2, 0.5], [0.5, 0.2, 0.7]]))
+    masks = jax.vmap(rank_mask)(heard)
+    np.testing.assert_array_equal(masks[0], [0, 0, 0])
+    np.testing.assert_array_equal(masks[1], [0, -INFINITY, -INFINITY])
+    np.testing.assert_array_equal(masks[2], [0, -INFINITY, 0])
+
+
+def test_equal_ranks_see_each_other():
+    np.testing.assert_array_equal(rank_mask(jnp.float32([0.5, 0.5, 0.4])), [0, 0, -INFINITY])
+
+
+def test_ranks_are_float32_and_differ():
+    ranks = draw_ranks(jax.random.key(0), 1000)
+    assert ranks.dtype == jnp.float32
+    assert len(set(ranks.tolist())) == 1000
+    assert 0 <= float(ranks.min()) < float(ranks.max()) < 1
+
+
+@pytest.mark.parametrize(("hold", "fresh_at"), [(1, [0, 1, 2, 3, 4, 5]), (3, [0, 3]), ("episode", [0])])
+def test_ranks_are_held_as_long_as_asked(hold, fresh_at):
+    held, fresh = jnp.zeros(2, jnp.float32), jnp.ones(2, jnp.float32)
+    drawn = [step for step in range(6) if hold_ranks(held, fresh, jnp.asarray(step), hold)[0] == 1]
+    assert drawn == fresh_at
+
+
+def test_block_of_two_tasks_and_three_agents_worked_by_hand():
+    """Width 1, W_A doubles and W_T triples, so P and both outputs can be written down."""
+    block = DiamondBlock(1, key=jax.random.key(0))
+    block = jax.tree.map(jnp.zeros_like, block)
+    block = jax.tree_util.tree_map_with_path(
+        lambda path, x: x + (2.0 if "agent_values" in str(path) else 3.0) if "weight" in str(path) else x, block
+    )
+    tasks = jnp.array([[0.0], [np.log(2.0)]])
+    agents = jnp.array([[1.0], [0.0], [5.0]])
+    term = jnp.array([0.0, 0.0, -INFINITY])[None].repeat(2, 0)  # the third agent is hidden
+    out = block(tasks, agents, term)
+    # Task 0 scores both visible agents 0; task 1 scores them log 2 and 0, that is two to one.
+    np.testing.assert_allclose(out.weights, [[1 / 2, 1 / 2, 0], [2 / 3, 1 / 3, 0]], rtol=1e-6)
+    np.testing.assert_allclose(out.tasks, [[2 * 1 / 2, 0.0], [2 * 2 / 3, np.log(2)]], rtol=1e-6)
+    third = 3 * np.log(2)
+    np.testing.assert_allclose(out.agents, [[third * 2 / 3, 1.0], [third / 3, 0.0], [0.0, 5.0]], rtol=1e-6)
+
+
+def test_joined_features_stay_with_their_own_rows():
+    """Eq. 4 as read here: tasks keep T beside what they saw, agents keep A. The shapes pin it."""
+    block = DiamondBlock(WIDTH, key=jax.random.key(0))
+    tasks, agents = jax.random.normal(jax.random.key(1), (5, WIDTH)), jax.random.normal(jax.random.key(2), (3, WIDTH))
+    out = block(tasks, agents, jnp.zeros((5, 3)))
+    assert out.tasks.shape == (5, 2 * WIDTH)
+    assert out.agents.shape == (3, 2 * WIDTH)
+    np.testing.assert_array_equal(out.tasks[:, WIDTH:], tasks)
+    np.testing.assert_array_equal(out.agents[:, WIDTH:], agents)
+    np.testing.assert_allclose(out.weights.sum(axis=1), np.ones(5), rtol=1e-6)
+
+
+def test_a_row_in_which_all_is_hidden_gives_zeros_and_finite_gradients():
+    scores = jnp.array([[1.0, 2.0], [-INFINITY, -INFINITY]])
+    np.testing.assert_allclose(softmax_or_zero(scores)[1], [0, 0])
+    gradient = jax.grad(lambda s: jnp.sum(softmax_or_zero(s) ** 2))(scores)
+    assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31 - 1))
+def test_softmax_equals_the_library_where_nothing_is_hidden(seed):
+    scores = 30 * jax.random.normal(jax.random.key(seed), (3, 4))
+    np.testing.assert_allclose(softmax_or_zero(scores), jax.nn.softmax(scores, axis=-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", ["rank", "none"])
+def test_the_order_of_peers_changes_nothing(mask):
+    policy = policy_with(mask)
+    view = random_view(jax.random.key(1), agents=5, tasks=4)
+    order = jnp.array([0, 3, 1, 4, 2])
+    moved = view._replace(agents=view.agents[order], ranks=view.ranks[order])
+    before, weights = policy(view)
+    after, moved_weights = policy(moved)
+    np.testing.assert_allclose(after.logits, before.logits, atol=1e-5)
+    np.testing.assert_allclose(moved_weights[0], weights[0][:, order], atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", ["rank", "none"])
+def test_the_order_of_tasks_only_reorders_the_choices(mask):
+    policy = policy_with(mask)
+    view = random_view(jax.random.key(2), agents=4, tasks=5)
+    order = jnp.array([4, 2, 0, 1, 3])
+    before, _ = policy(view)
+    after, _ = policy(view._replace(tasks=view.tasks[order]))
+    np.testing.assert_allclose(after.logits, before.logits[order], atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", ["rank", "none"])
+def test_absent_agents_and_tasks_change_nothing(mask):
+    policy = policy_with(mask)
+    view = random_view(jax.random.key(3), agents=6, tasks=5, absent_agents=3, absent_tasks=2)
+    small = AgentView(view.agents[:3], view.tasks[:3], view.agent_present[:3], view.task_present[:3], view.ranks[:3])
+    padded, padded_weights = policy(view)
+    bare, bare_weights = policy(small)
+    np.testing.assert_allclose(padded.logits[:3], bare.logits, atol=1e-5)
+    assert bool(jnp.all(padded.logits[3:] == -INFINITY))
+    np.testing.assert_allclose(padded_weights[0][:3, :3], bare_weights[0], atol=1e-6)
+    np.testing.assert_array_equal(padded_weights[0][:, 3:], 0)
+
+
+def test_a_hidden_peer_cannot_influence_the_viewer():
+    policy = policy_with("rank")
+    view = random_view(jax.random.key(4), agents=3, tasks=3)._replace(ranks=jnp.float32([0.5, 0.1, 0.9]))
+    changed = view._replace(agents=view.agents.at[1].add(100.0))
+    np.testing.assert_array_equal(policy(changed)[0].logits, policy(view)[0].logits)
+    visible = view._replace(agents=view.agents.at[2].add(100.0))
+    assert not np.allclose(policy(visible)[0].logits, policy(view)[0].logits)
+
+
+def test_without_the_mask_ranks_mean_nothing():
+    """If a policy could read the numbers, the ablation without a mask would prove nothing."""
+    view = random_view(jax.random.key(5), agents=3, tasks=3)
+    for mask in ("none", "dropout"):
+        policy = policy_with(mask)
+        np.testing.assert_array_equal(policy(view)[0].logits, policy(view._replace(ranks=view.ranks[::-1]))[0].logits)
+
+
+def test_only_the_order_of_ranks_matters():
+    policy = policy_with("rank")
+    view = random_view(jax.random.key(6), agents=4, tasks=3)
+    squeezed = view._replace(ranks=(view.ranks / 1000).astype(jnp.float32))
+    np.testing.assert_array_equal(policy(view)[0].logits, policy(squeezed)[0].logits)
+
+
+@pytest.mark.parametrize("kind", [ChooseTask(), Continuous(2)])
+def test_separate_calls_equal_the_joint_one(kind):
+    """Decentralised execution: N agents deciding alone are the vmapped team."""
+    policy = policy_with("rank", kind)
+    views = jax.vmap(lambda k: random_view(k, agents=4, tasks=3))(jax.random.split(jax.random.key(7), 4))
+    together, weights = jax.vmap(policy)(views)
+    for agent in range(4):
+        alone, own_weights = policy(jax.tree.map(lambda x: x[agent], views))  # noqa: B023
+        for joint, single in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(joint[agent], single, atol=1e-5)
+        np.testing.assert_allclose(weights[0][agent], own_weights[0], atol=1e-6)
+
+
+def test_any_team_size_out():
+    policy = policy_with("rank")
+    for agents, tasks in [(1, 1), (2, 7), (9, 3)]:
+        distribution, weights = policy(random_view(jax.random.key(8), agents, tasks))
+        assert distribution.logits.shape == (tasks,)
+        assert [w.shape for w in weights] == [(tasks, agents), (tasks, agents), (tasks, 1)]
+        assert bool(jnp.all(jnp.isfinite(distribution.logits)))
+
+
+def test_dropout_masks_are_replayed_from_the_view():
+    policy = policy_with("dropout")
+    view = random_view(jax.random.key(9), agents=3, tasks=3)
+    first, second = (
+        view._replace(kept_attention=draw_kept_attention(jax.random.key(k), 0.5, BLOCKS, 3, 3)) for k in (0, 1)
+    )
+    np.testing.assert_array_equal(policy(first)[0].logits, policy(first)[0].logits)
+    assert not np.array_equal(policy(first)[0].logits, policy(second)[0].logits)
+    weights = policy(first)[1][0]
+    np.testing.assert_array_equal(weights[~first.kept_attention[0]], 0)
+    everything = view._replace(kept_attention=jnp.ones((BLOCKS, 3, 3), bool))
+    # Survivors are scaled up, so that the expectation over masks is the weight without dropout.
+    np.testing.assert_allclose(policy(everything)[1][0], policy(view)[1][0] / (1 - policy.dropout_rate), rtol=1e-5)
+
+
+def test_the_critic_does_not_know_any_order_or_padding():
+    critic = CommonCritic(AGENT_FEATURES, TASK_FEATURES, width=WIDTH, key=jax.random.key(1))
+    view = random_view(jax.random.key(10), agents=5, tasks=4, absent_agents=2, absent_tasks=1)
+    team = TeamView(view.agents, view.tasks, view.agent_present, view.task_present)
+    order = jnp.array([2, 0, 1, 4, 3])
+    moved = team._replace(agents=team.agents[order], agent_present=team.agent_present[order])
+    bare = TeamView(team.agents[:3], team.tasks[:3], team.agent_present[:3], team.task_present[:3])
+    assert float(critic(moved)) == pytest.approx(float(critic(team)), abs=1e-5)
+    assert float(critic(bare)) == pytest.approx(float(critic(team)), abs=1e-5)
+
+
+def test_presence_hides_rows_and_columns():
+    term = presence_term(jnp.array([True, False]), jnp.array([True, True, False]))
+    np.testing.assert_array_equal(term, [[0, 0, -INFINITY], [-INFINITY] * 3])
+
+
+def test_categorical_against_closed_forms():
+    uniform = Categorical(jnp.array([0.0, 0.0, -INFINITY]))
+    assert float(uniform.entropy()) == pytest.approx(np.log(2))
+    assert float(uniform.log_probability(jnp.asarray(1))) == pytest.approx(-np.log(2))
+    assert int(uniform.mode()) == 0
+    drawn = jax.vmap(uniform.sample)(jax.random.split(jax.random.key(0), 1000))
+    assert set(drawn.tolist()) == {0, 1}
+    gradient = jax.grad(lambda x: Categorical(jnp.where(jnp.array([True, True, False]), x, -INFINITY)).entropy())
+    assert bool(jnp.all(jnp.isfinite(gradient(jnp.array([0.3, 0.1, 0.0])))))
+
+
+def test_gaussian_against_closed_forms():
+    normal = Gaussian(jnp.array([1.0, -1.0]), jnp.log(jnp.array([1.0, 2.0])))
+    expected = -np.log(2 * np.pi) - np.log(2) - 0.5 * (0.5**2)
+    assert float(normal.log_probability(jnp.array([1.0, 0.0]))) == pytest.approx(expected, abs=1e-6)
+    assert float(normal.entropy()) == pytest.approx(np.log(2 * np.pi * np.e) + np.log(2), abs=1e-6)
+    drawn = np.asarray(jax.vmap(normal.sample)(jax.random.split(jax.random.key(0), 20_000)))
+    np.testing.assert_allclose(drawn.mean(0), [1, -1], atol=0.05)
+    np.testing.assert_allclose(drawn.std(0), [1, 2], atol=0.05)

@@ -1,0 +1,286 @@
+"""Advantages and PPO against closed forms, and the learning results the whole project rests on."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from diamond_attention.actions import ChooseTask
+from diamond_attention.errors import UserError
+from diamond_attention.evaluation.evaluate import evaluate
+from diamond_attention.learning.advantages import generalised_advantages
+from diamond_attention.learning.ppo import PpoSettings, Weights, failed_tensor, ppo_loss, update
+from diamond_attention.learning.rollout import collect
+from diamond_attention.runs.assemble import begin_learning, build_learner
+from diamond_attention.runs.presets import PRESETS
+from diamond_attention.runs.settings import PolicySettings, Settings
+from diamond_attention.runs.train import train
+from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
+from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.worlds.xor import Xor, floor
+
+TINY = Settings(
+    world=Xor(),
+    policy=PolicySettings(width=8),
+    ppo=PpoSettings(envs=8, steps=2, batch=16, learning_rate=1e-3),
+    total_steps=160,
+)
+
+
+def advantages(reward, value, next_value, terminated=None, truncated=None, gamma=0.9, gae_lambda=0.8):
+    never = jnp.zeros(len(reward), bool)
+    return generalised_advantages(
+        jnp.asarray(reward, jnp.float32),
+        jnp.asarray(value, jnp.float32),
+        jnp.asarray(next_value, jnp.float32),
+        never if terminated is None else jnp.asarray(terminated),
+        never if truncated is None else jnp.asarray(truncated),
+        gamma,
+        gae_lambda,
+    )
+
+
+def test_advantages_of_a_constant_reward_are_a_geometric_sum():
+    """Zero values and reward 1: A_t = sum of (γλ)^i over the steps that are left."""
+    found = advantages([1.0] * 10, [0.0] * 10, [0.0] * 10)
+    expected = [(1 - 0.72 ** (10 - t)) / (1 - 0.72) for t in range(10)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_with_lambda_one_advantages_are_returns_minus_values():
+    reward, value = [1.0, 2.0, 3.0], [0.5, 0.25, 0.125]
+    found = advantages(reward, value, [0.25, 0.125, 9.0], [False, False, True], gae_lambda=1.0)
+    returns = [1 + 0.9 * 2 + 0.81 * 3, 2 + 0.9 * 3, 3]
+    np.testing.assert_allclose(found, np.subtract(returns, value), rtol=1e-5)
+
+
+def test_a_true_value_function_leaves_no_advantage_at_a_time_limit():
+    """Reward 1 for ever is worth 1/(1-γ). Cut by a time limit the advantage is zero; ended, it is -γV."""
+    value = 1 / (1 - 0.9)
+    rows = {"reward": [1.0] * 3, "value": [value] * 3, "next_value": [value] * 3}
+    cut = advantages(**rows, truncated=[False, False, True])
+    np.testing.assert_allclose(cut, [0, 0, 0], atol=1e-5)
+    ended = advantages(**rows, terminated=[False, False, True])
+    assert float(ended[2]) == pytest.approx(-0.9 * value, rel=1e-5)
+
+
+@pytest.mark.parametrize("how", ["terminated", "truncated"])
+def test_no_advantage_crosses_the_end_of_an_episode(how):
+    ends = {how: [False, True, False, False]}
+    before = advantages([0, 0, 0, 0], [0] * 4, [0] * 4, **ends)
+    after = advantages([0, 0, 100, 100], [0] * 4, [0] * 4, **ends)
+    np.testing.assert_array_equal(before[:2], after[:2])
+    assert float(after[2]) > 0
+
+
+@pytest.mark.parametrize("mask", ["rank", "none", "dropout"])
+@pytest.mark.parametrize("ratio", ["joint", "agent"])
+def test_the_first_ratio_is_one(mask, ratio):
+    """Ranks and dropout masks are data: asked the same question again, the policy gives the same answer."""
+    settings = dataclasses.replace(
+        TINY, policy=PolicySettings(width=8, mask=mask), ppo=dataclasses.replace(TINY.ppo, ratio=ratio)
+    )
+    learner, state = build_learner(settings), begin_learning(settings, 0)
+
+    @jax.jit
+    def first_loss(state):
+        _, experience = jax.vmap(
+            lambda team, key: collect(learner.world, jnp.asarray(learner.sizes), *state.weights, team, key, 2, 1)
+        )(state.teams, jax.random.split(jax.random.key(1), 8))
+        flat = jax.tree.map(lambda x: x.reshape(16, *x.shape[2:]), experience)
+        gain = jnp.arange(16.0)
+        again = jax.vmap(jax.vmap(lambda v, a: state.weights.policy(v)[0].log_probability(a)))(
+            flat.views, flat.actions
+        )
+        return flat.log_probability, again, ppo_loss(settings.ppo, state.weights, flat, gain, gain)[1]
+
+    before, again, parts = first_loss(state)
+    np.testing.assert_allclose(again, before, atol=1e-6)
+    assert float(parts["kl"]) == pytest.approx(0, abs=1e-7)
+    assert float(parts["clip_fraction"]) == 0
+
+
+def test_the_joint_ratio_is_the_product_of_the_agents_own():
+    """Two agents whose probabilities double: jointly 4, each 2; clipped at 1.2 either way."""
+    settings = PpoSettings(envs=2, steps=1, batch=2, normalise_advantages=False, value_coefficient=0.0)
+    state = begin_learning(TINY, 0)
+    learner = build_learner(TINY)
+    _, experience = jax.vmap(
+        lambda team, key: collect(learner.world, jnp.asarray(learner.sizes), *state.weights, team, key, 1, 1)
+    )(jax.tree.map(lambda x: x[:2], state.teams), jax.random.split(jax.random.key(1), 2))
+    flat = jax.tree.map(lambda x: x.reshape(2, *x.shape[2:]), experience)
+    halved = flat._replace(log_probability=flat.log_probability - jnp.log(2.0))
+    up, down = jnp.ones(2), -jnp.ones(2)
+    for ratio, size in (("joint", 4.0), ("agent", 2.0)):
+        chosen = dataclasses.replace(settings, ratio=ratio)
+        # A gain is clipped at 1.2; a loss is not clipped from above: min(-ratio, -1.2).
+        assert float(ppo_loss(chosen, state.weights, halved, up, up)[1]["policy_loss"]) == pytest.approx(
+            -1.2, rel=1e-4
+        )
+        assert float(ppo_loss(chosen, state.weights, halved, down, up)[1]["policy_loss"]) == pytest.approx(
+            size, rel=1e-4
+        )
+
+
+def test_updates_stop_once_the_policy_has_moved_too_far():
+    far = dataclasses.replace(TINY.ppo, epochs=8, learning_rate=0.3, target_kl=0.01, anneal=False)
+    settings = dataclasses.replace(TINY, ppo=far)
+    _, metrics = jax.jit(lambda s: update(build_learner(settings), s))(begin_learning(settings, 0))
+    assert 1 <= int(metrics["minibatches"]) < 8
+    free = dataclasses.replace(settings, ppo=dataclasses.replace(far, target_kl=None))
+    _, metrics = jax.jit(lambda s: update(build_learner(free), s))(begin_learning(free, 0))
+    assert int(metrics["minibatches"]) == 8
+
+
+def test_the_learning_rate_anneals_to_zero():
+    learner, state = build_learner(TINY), begin_learning(TINY, 0)
+    step = jax.jit(lambda s: update(learner, s))
+    rates = []
+    for _ in range(TINY.total_updates):
+        state, metrics = step(state)
+        rates.append(float(metrics["learning_rate"]))
+    np.testing.assert_allclose(rates, 1e-3 * (1 - np.arange(10) / 10), rtol=1e-5)
+
+
+def test_failure_numbers_name_their_tensors():
+    weights = begin_learning(TINY, 0).weights
+    assert failed_tensor(6, weights) == "reward"
+    assert failed_tensor(7, weights) == "loss"
+    first_leaf = jax.tree.leaves(weights)[0].size
+    assert failed_tensor(8, weights) == failed_tensor(7 + first_leaf, weights)
+    assert failed_tensor(8, weights) == "gradient.policy.embed_agent.first.weight"
+    assert failed_tensor(8 + first_leaf, weights) == "gradient.policy.embed_agent.first.bias"
+
+
+class Clock(NamedTuple):
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """Reward 1 every step, cut after three: the value of an endless task must not sink at the cut."""
+
+    max_agents: int = 1
+    max_tasks: int = 1
+    name = "waiting"
+    time_limit = 3
+    action_kind = ChooseTask()
+
+    def check_size(self, size):
+        pass
+
+    def reset(self, key, size: TeamSize):
+        return Clock(jnp.zeros((), jnp.int32))
+
+    def step(self, state, actions, key):
+        return Transition(Clock(state.time + 1), jnp.ones(()), jnp.asarray(False), {"success": jnp.ones(())})
+
+    def views(self, state, ranks):
+        return AgentView(
+            jnp.ones((1, 1, 1)),
+            jnp.ones((1, 1, 1)),
+            jnp.ones((1, 1), bool),
+            jnp.ones((1, 1), bool),
+            as_each_viewer_lists(ranks),
+        )
+
+    def team_view(self, state):
+        return TeamView(jnp.ones((1, 1)), jnp.ones((1, 1)), jnp.ones(1, bool), jnp.ones(1, bool))
+
+
+def test_a_time_limit_is_truncation_and_episodes_restart():
+    settings = Settings(
+        world=Waiting(), agents="1", policy=PolicySettings(width=8), ppo=PpoSettings(envs=2, steps=7, batch=14)
+    )
+    state = begin_learning(settings, 0)
+    _, experience = jax.jit(
+        lambda s: collect(
+            settings.world,
+            jnp.array([[1, 1]]),
+            *s.weights,
+            jax.tree.map(lambda x: x[0], s.teams),
+            jax.random.key(0),
+            7,
+            1,
+        )
+    )(state)
+    assert experience.truncated.tolist() == [False, False, True, False, False, True, False]
+    assert not bool(experience.terminated.any())
+    assert experience.finished_return.tolist() == [0, 0, 3, 0, 0, 3, 0]
+
+
+def test_the_critic_of_an_endless_task_learns_its_endless_value():
+    """With truncation bootstrapped the value tends to 1/(1-γ) = 2; learned as death it would stay near 1.2."""
+    settings = Settings(
+        world=Waiting(),
+        agents="1",
+        policy=PolicySettings(width=8),
+        ppo=PpoSettings(
+            envs=8, steps=12, batch=96, epochs=4, gamma=0.5, learning_rate=3e-3, normalise_advantages=False
+        ),
+        total_steps=96 * 300,
+    )
+    learner, state = build_learner(settings), begin_learning(settings, 0)
+    step = jax.jit(lambda s: update(learner, s))
+    for _ in range(300):
+        state, _ = step(state)
+    value = float(state.weights.critic(settings.world.team_view(None)))
+    assert value == pytest.approx(2.0, abs=0.05)
+
+
+def test_several_sizes_train_in_one_run():
+    settings = dataclasses.replace(
+        TINY, agents="2:3", tasks="3", ppo=dataclasses.replace(TINY.ppo, envs=64, batch=128)
+    )
+    assert settings.sizes == (TeamSize(2, 3), TeamSize(3, 3))
+    state = begin_learning(settings, 0)
+    assert set(np.asarray(state.teams.world.players).tolist()) == {2, 3}
+
+
+def test_contradicting_settings_are_refused():
+    with pytest.raises(UserError, match="does not divide"):
+        PpoSettings(envs=3, steps=2, batch=4)
+    with pytest.raises(UserError, match="gamma"):
+        PpoSettings(gamma=1.5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Rank mask and no mask on XOR n=k=2, two seeds each, with the demo's settings."""
+    folder = tmp_path_factory.mktemp("learns")
+    preset = dataclasses.replace(PRESETS["xor-demo"][1], total_steps=32_000)
+    runs = {}
+    for mask in ("rank", "none"):
+        settings = dataclasses.replace(preset, policy=dataclasses.replace(preset.policy, mask=mask))
+        runs[mask] = train(settings, [0, 1], folder / mask, preset="xor-demo")
+    return runs
+
+
+def success_of(run, play):
+    return np.mean([row["success"] for row in evaluate(run, episodes=4000, play=(play,))])
+
+
+def test_the_rank_mask_learns_xor(trained):
+    for run in trained["rank"]:
+        assert success_of(run, "greedy") >= 0.999
+        assert success_of(run, "sampled") >= 0.99
+
+
+def test_no_mask_stays_on_the_floor(trained):
+    for run in trained["none"]:
+        assert success_of(run, "greedy") == 0.0
+        assert success_of(run, "sampled") <= floor(2, 2) + 0.03
+
+
+def test_weights_are_what_gradients_reach():
+    state = begin_learning(TINY, 0)
+    assert isinstance(state.weights, Weights)
+    learner = build_learner(TINY)
+    after, _ = jax.jit(lambda s: update(learner, s))(state)
+    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), state.weights, after.weights)
+    still = [jax.tree_util.keystr(p) for p, changed in jax.tree_util.tree_leaves_with_path(moved) if not changed]
+    # A bias that only adds a constant to all logits has no gradient; every weight matrix must have moved.
+    assert not [name for name in still if "weight" in name], still

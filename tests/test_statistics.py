@@ -1,0 +1,39 @@
+"""Statistics against closed forms."""
+
+import numpy as np
+import pytest
+
+from diamond_attention.evaluation.statistics import seed_interval, wilson_interval
+
+
+def test_wilson_against_its_formula():
+    """Solving |p̂ - p| = z sqrt(p (1-p) / n) for p, the definition of the interval."""
+    for successes, trials in [(8, 10), (0, 10), (10, 10), (498, 1000)]:
+        interval = wilson_interval(successes, trials)
+        for end in (interval.low, interval.high):
+            if 0 < end < 1:
+                z = abs(interval.mean - end) / np.sqrt(end * (1 - end) / trials)
+                assert z == pytest.approx(1.959964, rel=1e-5)
+    assert wilson_interval(0, 10).high == pytest.approx(0.2775, abs=1e-4)
+    assert wilson_interval(10, 10).low == pytest.approx(1 - 0.2775, abs=1e-4)
+
+
+def test_bootstrap_of_a_large_sample_is_the_normal_interval():
+    values = np.random.default_rng(1).normal(3.0, 2.0, 400)
+    interval = seed_interval(values)
+    half = 1.96 * values.std() / np.sqrt(400)
+    assert interval.mean == pytest.approx(values.mean())
+    assert interval.low == pytest.approx(values.mean() - half, abs=0.05)
+    assert interval.high == pytest.approx(values.mean() + half, abs=0.05)
+
+
+def test_bootstrap_of_two_seeds_is_known_exactly():
+    """The mean of two draws from {0, 1} is 0, 1/2 or 1 with probability 1/4, 1/2, 1/4."""
+    interval = seed_interval([0.0, 1.0])
+    assert (interval.mean, interval.low, interval.high) == (0.5, 0.0, 1.0)
+
+
+def test_equal_seeds_have_no_spread_and_a_table_printed_twice_is_the_same():
+    assert seed_interval([0.7] * 5) == pytest.approx((0.7, 0.7, 0.7))
+    values = [0.1, 0.5, 0.9, 0.4]
+    assert seed_interval(values) == seed_interval(values)
