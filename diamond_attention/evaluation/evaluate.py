@@ -47,12 +47,15 @@ def evaluate(
     state, step = load_run(run, checkpoint)
     dropout_on = dropout_in_force(settings, dropout)
     world = padded(settings.world, sizes)
+    # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
+    # and lose the same episodes, and an interval over seeds would be too narrow.
+    key = jax.random.fold_in(jax.random.key(seed), run.seed)
     rows = []
     for size in sizes:
         world.check_size(size)
         for way in play:
             played = play_episodes(
-                world, state.weights.policy, size, episodes, seed, settings.rank_hold, dropout_on, way == "greedy"
+                world, state.weights.policy, size, episodes, key, settings.rank_hold, dropout_on, way == "greedy"
             )
             for episode in range(episodes):
                 rows.append(
@@ -83,7 +86,7 @@ def play_episodes(
     policy: DiamondPolicy,
     size: TeamSize,
     episodes: int,
-    seed: int,
+    key: PRNGKeyArray,
     hold: RankHold = 1,
     dropout: bool = False,
     greedy: bool = False,
@@ -98,7 +101,7 @@ def play_episodes(
     parts = []
     for first in range(0, episodes, batch):
         indices = jnp.arange(first, first + batch, dtype=jnp.uint32)
-        parts.append(_play_batch(_Static(world, hold, dropout, greedy), policy, number, seed, indices))
+        parts.append(_play_batch(_Static(world, hold, dropout, greedy), policy, number, key, indices))
     return {name: np.concatenate([part[name] for part in parts])[:episodes] for name in parts[0]}
 
 
@@ -110,12 +113,13 @@ class _Static(tuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def _play_batch(static: _Static, policy: DiamondPolicy, size: Array, seed: int, episodes: Array) -> dict[str, Array]:
+def _play_batch(
+    static: _Static, policy: DiamondPolicy, size: Array, key: PRNGKeyArray, episodes: Array
+) -> dict[str, Array]:
     world, hold, dropout, greedy = static
 
     def one_episode(episode: Array) -> dict[str, Array]:
-        key = jax.random.fold_in(jax.random.key(seed), episode)
-        reset_key, play_key = jax.random.split(key)
+        reset_key, play_key = jax.random.split(jax.random.fold_in(key, episode))
         team = begin_episode(world, size[None], reset_key)
 
         def one_step(carry: tuple, step_key: PRNGKeyArray) -> tuple[tuple, None]:
