@@ -31,6 +31,9 @@ from diamond_attention.runs.settings import Settings, parse_sizes, team_sizes, t
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
 
+MOST_SEEDS = 1000
+"""Trained together; more than any device holds, and a slip of the finger should not allocate a billion."""
+
 Device = Literal["cpu", "gpu"]
 RunPaths = tyro.conf.Positional[tuple[Path, ...]]
 Agents = Annotated[str | None, tyro.conf.arg(aliases=["--players"])]
@@ -186,7 +189,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     for run, run_sizes in zip(runs, sizes, strict=True):
         if run.failure is not None:
-            print(f"skipped {run.path}: {run.failure['sentence']}", file=sys.stderr)
+            print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
             continue
         evaluate(
             run,
@@ -387,14 +390,14 @@ def parse_seeds(text: str) -> list[int]:
     for part in text.split(","):
         low, colon, high = part.partition(":")
         try:
-            first = int(low)
-            seeds.extend(range(first, int(high)) if colon else [first])
+            first, last = int(low), int(high) if colon else int(low) + 1
+            seeds.extend(range(max(first, -1), min(last, first + MOST_SEEDS + 1)))
         except ValueError:
             raise UserError(
                 f"--seeds is {text!r}; write a seed, a range such as 0:10, or a list such as 0,5,7."
             ) from None
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
-        raise UserError(f"--seeds is {text!r}; give at least one seed, each once, from 0 to 4294967295.")
+    if not 0 < len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
+        raise UserError(f"--seeds is {text!r}; give 1 to {MOST_SEEDS} seeds, each once, from 0 to 4294967295.")
     return seeds
 
 
@@ -460,7 +463,7 @@ def _print_table(
         Console(width=max(Console().width, 118)).print(tables.as_rich(lines))
     for run in runs:
         if run.failure is not None:
-            print(f"failed, and not counted: {run.failure['sentence']}", file=sys.stderr)
+            print(f"failed, and not counted: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
 
 
 def _one_to_show(runs: Sequence[Run]) -> Run:

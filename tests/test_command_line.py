@@ -11,9 +11,8 @@ import pytest
 from diamond_attention.command_line import parse_seeds, run_command
 from diamond_attention.runs.record import read_rows
 
-SMALL = ("--policy.width=8 --ppo.envs=8 --ppo.steps=2 --ppo.batch=16 --total-steps=96 --checkpoint-every=3").split(
-    " "
-)
+SMALL = ["--policy.width=8", "--ppo.envs=8", "--ppo.steps=2", "--ppo.batch=16", "--total-steps=96"]
+SMALL += ["--checkpoint-every=3"]
 
 
 @pytest.fixture(scope="module")

@@ -14,19 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import diamond_attention
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from jaxtyping import Array, Int
+
+import diamond_attention
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.learning.ppo import LearnerState, PpoSettings, failed_tensor
 from diamond_attention.reports.tables import table_lines
 from diamond_attention.runs.assemble import begin_learning, build_learner
-from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.record import TIMING_COLUMNS, exclusive, find_runs, open_run
+from diamond_attention.runs.record import TIMING_COLUMNS, exclusive, find_runs, open_run, read_rows
 from diamond_attention.runs.settings import PolicySettings, Settings
 from diamond_attention.runs.train import (
     Interrupted,
@@ -40,7 +41,6 @@ from diamond_attention.runs.train import (
 )
 from diamond_attention.worlds.contract import TeamSize, Transition
 from diamond_attention.worlds.xor import Xor, XorState
-from jaxtyping import Array, Int
 
 SEEDS = (0, 1)
 UPDATES = 100
@@ -273,6 +273,12 @@ def test_rows_after_the_checkpoint_and_half_written_rows_are_dropped(straight, b
     assert witness.began_at == 80
     assert_ended_like(broken_off, straight)
     assert (broken_off / "seed_0" / "metrics.csv").read_text().splitlines()[0] == header
+
+
+def test_a_last_row_cut_inside_its_last_cell_is_not_read(tmp_path):
+    # It has all its columns, and would be believed: 4 where 45 was meant.
+    (tmp_path / "rows.csv").write_bytes(b"episode,length\r\n0,12\r\n1,4")
+    assert read_rows(tmp_path / "rows.csv") == [{"episode": "0", "length": "12"}]
 
 
 def test_without_any_good_checkpoint_a_run_begins_again_and_says_so(straight, broken_off):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,22 +101,24 @@ def play_episodes(
     parts = []
     for first in range(0, episodes, batch):
         indices = jnp.arange(first, first + batch, dtype=jnp.uint32)
-        parts.append(_play_batch(_Static(world, hold, dropout, greedy), policy, number, key, indices))
+        parts.append(_play_batch(_Conditions(world, hold, dropout, greedy), policy, number, key, indices))
     return {name: np.concatenate([part[name] for part in parts])[:episodes] for name in parts[0]}
 
 
-class _Static(tuple):
+class _Conditions(NamedTuple):
     """What the compiled program is specialised on."""
 
-    def __new__(cls, world: World, hold: RankHold, dropout: bool, greedy: bool) -> "_Static":
-        return super().__new__(cls, (world, hold, dropout, greedy))
+    world: World
+    hold: RankHold
+    dropout: bool
+    greedy: bool
 
 
 @partial(jax.jit, static_argnums=0)
 def _play_batch(
-    static: _Static, policy: DiamondPolicy, size: Array, key: PRNGKeyArray, episodes: Array
+    conditions: _Conditions, policy: DiamondPolicy, size: Array, key: PRNGKeyArray, episodes: Array
 ) -> dict[str, Array]:
-    world, hold, dropout, greedy = static
+    world, hold, dropout, greedy = conditions
 
     def one_episode(episode: Array) -> dict[str, Array]:
         reset_key, play_key = jax.random.split(jax.random.fold_in(key, episode))
@@ -138,4 +140,4 @@ def _play_batch(
 
 def _cell(value: np.generic) -> float | int:
     number = float(str(value))
-    return int(number) if number == int(number) else number
+    return int(number) if number.is_integer() else number

@@ -4,6 +4,7 @@ collect → advantages → minibatch epochs → metrics. The whole learner is on
 saving it is saving everything, and `jax.vmap` over it trains several seeds in one program.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -67,14 +68,14 @@ class PpoSettings:
             if getattr(self, name) < 1:
                 raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be at least 1.")
         for name in ("learning_rate", "clip", "max_grad_norm"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be above 0.")
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be above 0 and finite.")
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"ppo.{name} is {getattr(self, name)}; it must lie between 0 and 1.")
         for name in ("value_coefficient", "entropy_coefficient"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must not be negative.")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be finite and not negative.")
         if self.target_kl is not None and not self.target_kl > 0:
             raise UserError(f"ppo.target_kl is {self.target_kl}; it must be above 0, or None to switch it off.")
         if self.steps_per_update % self.batch:

@@ -12,6 +12,7 @@ matplotlib.use("Agg")  # no display server needed
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
 
 from diamond_attention.actions import Categorical
 from diamond_attention.errors import UserError
@@ -123,7 +124,8 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, sharey=True, layout="constrained"
     )
-    for axis, (sizes, policies) in zip(axes[0], panels.items(), strict=True):
+    smallest_first = sorted(panels.items(), key=lambda panel: next(iter(panel[1].values()))[0].settings.sizes)
+    for axis, (sizes, policies) in zip(axes[0], smallest_first, strict=True):
         for (preset, mask), members in sorted(policies.items()):
             steps, curves = _curves(members)
             if not len(steps):
@@ -139,9 +141,10 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
                 floor(int(only.agents), int(only.tasks)), color="k", linewidth=0.8, linestyle=":", label="floor"
             )
         axis.set(title=sizes, xlabel="steps of the team", ylim=(-0.02, 1.05))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=8, frameon=False, loc="center right")
-    axes[0, 0].set_ylabel("success while training (sampled)")
+    axes[0, 0].set_ylabel("success while training (sampled)\nmean and 95 % interval over seeds")
     return _save(figure, to)
 
 

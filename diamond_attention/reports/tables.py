@@ -41,7 +41,12 @@ class Line:
     mean: float
     low: float
     high: float
+    seeds: tuple[int, ...]
     per_seed: tuple[float, ...]
+    """The mean over episodes of each of those seeds."""
+    commit: str
+    device: str
+    """What it was trained on; several if the runs differ."""
     floor: float | None
     """XOR: what independent play can reach at most."""
     paper: float | None
@@ -73,7 +78,8 @@ def table_lines(runs: Sequence[Run]) -> list[Line]:
             if not per_seed:
                 continue
             episodes = min(len(rows) for rows in by_seed.values())
-            if len(per_seed) == 1 and measure == "success":
+            outcomes = {float(row[measure]) for rows in by_seed.values() for row in rows}
+            if len(per_seed) == 1 and outcomes <= {0.0, 1.0}:
                 # With one run there is no spread over runs; say how well this one policy is known.
                 rate = next(iter(per_seed.values()))
                 interval = wilson_interval(round(rate * episodes), episodes)
@@ -98,7 +104,10 @@ def table_lines(runs: Sequence[Run]) -> list[Line]:
                     episodes=episodes,
                     measure=measure,
                     **interval._asdict(),
+                    seeds=tuple(sorted(per_seed)),
                     per_seed=tuple(per_seed[seed] for seed in sorted(per_seed)),
+                    commit=_shared(members, "commit"),
+                    device=_shared(members, "device"),
                     floor=floor(*size) if is_xor else None,
                     paper=PAPER_XOR.get((settings.policy.mask, trained[0], size, play))
                     if is_xor and len(trained) == 1
@@ -112,6 +121,10 @@ def table_lines(runs: Sequence[Run]) -> list[Line]:
         lines,
         key=lambda x: (x.world, x.played_on, x.trained_on, order[x.mask], x.preset, x.dropout == "off", x.play),
     )
+
+
+def _shared(runs: Sequence[Run], name: str) -> str:
+    return ", ".join(sorted({str(run.environment.get(name, "unknown")) for run in runs}))
 
 
 def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,6 +114,8 @@ def list_checkpoints(folder: Path) -> list[CheckpointInfo]:
     """Every checkpoint whose description can be read, oldest first. Its arrays are not looked at yet."""
     found = []
     for path in folder.glob("step_*"):
+        if path.is_symlink():  # ours never are; what a link points to is not ours to load or prune
+            continue
         try:
             found.append(read_info(path))
         except CheckpointError:
@@ -162,8 +165,8 @@ def load_checkpoint(path: Path, shapes: LearnerState) -> LearnerState:
     wanted = dict(named_arrays(shapes))
     payload = sum(leaf.size * leaf.dtype.itemsize for leaf in wanted.values())
     try:
-        if file.is_symlink():
-            raise CheckpointError(f"{file} is a link; checkpoints are plain files.")
+        if file.is_symlink() or not stat.S_ISREG(file.stat().st_mode):
+            raise CheckpointError(f"{file} is a link or no file at all; checkpoints are plain files.")
         size = file.stat().st_size
         with open(file, "rb") as opened:
             prefix = opened.read(8)

@@ -63,6 +63,10 @@ class Run:
         return self.path / "episodes.csv"
 
     @property
+    def environment(self) -> dict[str, Any]:
+        return _read_json(self.path / "environment.json") if (self.path / "environment.json").exists() else {}
+
+    @property
     def failure(self) -> dict[str, Any] | None:
         return _read_json(self.path / "failed.json") if (self.path / "failed.json").exists() else None
 
@@ -76,8 +80,6 @@ class Run:
 
 def create_group(folder: Path, preset: str, settings: Settings, seeds: Sequence[int], overwrite: bool) -> list[Run]:
     """A folder for each seed. What is already there stays, unless `overwrite`."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out is {folder}, which is a file; name a folder.")
     present = sorted(folder.glob("seed_*")) if folder.exists() else []
     if (folder / "settings.json").exists():
         raise UserError(f"--out is {folder}, which is itself a run; name another folder.")
@@ -137,9 +139,10 @@ def open_run(path: Path, world: World | None = None) -> Run:
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
     seed, seeds = values.get("seed"), values.get("group_seeds")
-    if not isinstance(seed, int) or not isinstance(seeds, list) or not all(isinstance(s, int) for s in seeds):
+    named = isinstance(seeds, list) and all(isinstance(s, int) for s in seeds) and seed in seeds
+    if not named or not isinstance(seed, int):
         raise UserError(f"{file} does not say which seed it is.")
-    return Run(path, str(values.get("preset", "")), seed, tuple(seeds), settings)
+    return Run(path, str(values.get("preset", "")), seed, tuple(seeds or ()), settings)
 
 
 def find_runs(paths: Iterable[Path], world: World | None = None) -> list[Run]:
@@ -168,14 +171,24 @@ def open_group(path: Path, world: World | None = None) -> list[Run]:
             f"{first.path} trained together with {', '.join(missing)}, which is gone; "
             "a group resumes whole or not at all."
         )
-    return [open_run(member, world) for member in members]
+    runs = [open_run(member, world) for member in members]
+    for run in runs:
+        if run.settings != first.settings:
+            raise UserError(f"{run.path} and {first.path} trained together but their settings.json differ.")
+    return runs
 
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Holds the group's lock, so that two processes never write to one run. The lock dies with the process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--out is {folder}, which is a file; name a folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = open(folder / ".lock", "w")  # noqa: SIM115 - closed by the with below
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}); name another folder.") from None
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -243,7 +256,12 @@ class Metrics:
     def __init__(self, run: Run, columns: Sequence[str], resumed_at_update: int):
         """Drops rows after `resumed_at_update`: updates whose results were lost and will be made again."""
         self.columns = ["update", "step", *columns, *TIMING_COLUMNS]
-        kept = [row for row in read_rows(run.metrics) if int(row["update"]) <= resumed_at_update]
+        kept = []
+        for row in read_rows(run.metrics):
+            if list(row) != self.columns or not row["update"].isdigit():
+                raise UserError(f"{run.metrics} is not a metrics file of this version; move it away and resume.")
+            if int(row["update"]) <= resumed_at_update:
+                kept.append(row)
         partial = run.metrics.with_name("metrics.csv.partial")
         with open(partial, "w", newline="") as file:
             writer = csv.DictWriter(file, self.columns)

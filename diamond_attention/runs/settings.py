@@ -4,6 +4,7 @@ The command line reads them with tyro, a run folder keeps them as settings.json,
 describes a run.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import types
@@ -70,6 +71,8 @@ class Settings:
     """Updates between checkpoints. More: less writing, more lost to a power cut."""
 
     def __post_init__(self) -> None:
+        for name in ("agents", "tasks"):  # agents=4 is a natural thing to write in Python
+            object.__setattr__(self, name, str(getattr(self, name)))
         if self.total_steps < 1:
             raise UserError(f"total_steps is {self.total_steps}; it must be at least 1.")
         if self.checkpoint_every < 1:
@@ -215,7 +218,8 @@ def _value_from_json(kind: Any, value: Any, where: str) -> Any:
             return None
     elif kind is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+            with contextlib.suppress(OverflowError):
+                return float(value)
     elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise UserError(f"{where} is {value!r}, which is not what this setting takes ({_type_name(kind)}).")

@@ -7,6 +7,7 @@ There are no callbacks and no base class; the loop is `_train`.
 """
 
 import math
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from diamond_attention.runs.checkpoint import (
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.record import Metrics, Run, create_group, exclusive, find_runs, open_group
 from diamond_attention.runs.settings import Settings
+from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import World
 
 MOST_UPDATES_PER_CALL = 100
@@ -91,10 +93,24 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
     stacked = stack_seeds(states)
     advance = advance_seeds(build_learner(settings))
     columns = [name for name in jax.eval_shape(advance, stacked, 1)[1] if name != "failure"]
-    metrics = [Metrics(run, columns, resumed_at_update=done) for run in runs]
+    # A failed seed makes no new rows, so it keeps all it has.
+    metrics = [Metrics(run, columns, done if run.failure is None else total) for run in runs]
     failed = {i for i, state in enumerate(states) if int(state.failure) > 0}
     scores: list[list[float]] = [[] for _ in runs]
     updates_per_call = 1
+
+    def save() -> None:
+        """A checkpoint of every seed still training. Only when all have their new one are old ones removed."""
+        going = [i for i in range(len(runs)) if i not in failed]
+        every_state = split_seeds(stacked)
+        for i in going:
+            metrics[i].sync()
+            score = float(np.mean(scores[i])) if scores[i] else None
+            save_checkpoint(runs[i].checkpoints, every_state[i], step=done * steps_per_update, score=score)
+            scores[i].clear()
+        for i in going:
+            prune_checkpoints(runs[i].checkpoints)
+
     progress.begin(f"training {_names(runs)}", total * steps_per_update, done * steps_per_update)
 
     with _signals_noted() as noted:
@@ -133,23 +149,17 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
             done += count
             updates_per_call = _next_count(count, elapsed)
 
-            # Checkpoint. Only when every seed has its new one are old ones removed.
-            if done % settings.checkpoint_every == 0 or done == total or noted:
-                going = [i for i in range(len(runs)) if i not in failed]
-                every_state = split_seeds(stacked)
-                for i in going:
-                    metrics[i].sync()
-                    state = every_state[i]
-                    score = float(np.mean(scores[i])) if scores[i] else None
-                    save_checkpoint(runs[i].checkpoints, state, step=done * steps_per_update, score=score)
-                    scores[i].clear()
-                for i in going:
-                    prune_checkpoints(runs[i].checkpoints)
+            if done % settings.checkpoint_every == 0 or done == total:
+                save()
             progress.advance(done * steps_per_update, _shown(log, count, failed))
+
+        interrupted = bool(noted) and done < total and len(failed) < len(runs)
+        if interrupted and done % settings.checkpoint_every:
+            save()
 
     for writer in metrics:
         writer.close()
-    if noted and done < total:
+    if interrupted:
         progress.end(
             f"stopped and saved at update {done} of {total}; continue with: diamond resume {runs[0].path.parent}"
         )
@@ -244,7 +254,8 @@ def _shown(log: dict[str, np.ndarray], count: int, failed: set[int]) -> dict[str
 
 
 def _mark_failed(run: Run, update: int, tensor: str, progress: Progress) -> None:
-    sentence = f"seed {run.seed} failed at update {update}: {tensor} is not finite; its last good checkpoint is kept."
+    kept = "its last good checkpoint is kept" if list_checkpoints(run.checkpoints) else "it has no checkpoint yet"
+    sentence = f"seed {run.seed} failed at update {update}: {tensor} is not finite; {kept}."
     write_json(run.path / "failed.json", {"update": update, "tensor": tensor, "sentence": sentence})
     progress.say(sentence)
 
@@ -262,8 +273,9 @@ def _newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lea
     good: list[dict[int, CheckpointInfo]] = []
     for run in runs:
         usable = {}
-        for partial_folder in run.checkpoints.glob("*.partial"):
-            progress.say(f"skipped {partial_folder}, which was never finished.")
+        for unfinished in run.checkpoints.glob("*.partial"):
+            progress.say(f"skipped {unfinished}, which was never finished.")
+            shutil.rmtree(unfinished)
         for path in sorted(run.checkpoints.glob("step_*")):
             if path.suffix == ".partial":
                 continue
@@ -278,7 +290,17 @@ def _newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lea
     common = set.intersection(*(set(good[i]) for i in alive)) if alive else set()
     done = max(common, default=0)
     if not common:
+        if alive and all(len(list_checkpoints(runs[i].checkpoints)) > 1 for i in alive):
+            # Several checkpoints each and none of them fits: settings.json was changed, not the disk hit.
+            raise UserError(
+                f"none of the checkpoints in {runs[0].path.parent} fits its settings.json; put the settings back "
+                "as they were, or train anew into another folder."
+            )
         progress.say("there is no usable checkpoint yet; starting from the beginning.")
+    for i in alive:
+        for update_number, checkpoint in good[i].items():
+            if update_number > done:  # this seed was ahead of the others; it will come by here again
+                shutil.rmtree(checkpoint.path)
     states = []
     for i, run in enumerate(runs):
         at = done if run.failure is None else max(good[i], default=0)
@@ -320,7 +342,8 @@ def _with_weights_of(
     path: Path, settings: Settings, seeds: Sequence[int], states: list[LearnerState]
 ) -> list[LearnerState]:
     """The same learners with another run's weights: one run for all seeds, or a group's seed for seed."""
-    sources = find_runs([path])
+    own_world = settings.world.name not in WORLDS
+    sources = find_runs([path], settings.world if own_world else None)
     if len(sources) == 1:
         sources = sources * len(seeds)
     else:

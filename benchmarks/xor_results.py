@@ -1,0 +1,103 @@
+"""Keeps results/xor.csv, one row a training seed, and prints the README's tables from it.
+
+python benchmarks/xor_results.py add TABLE.json [--commit C] [--device D]     TABLE.json: diamond table --json
+python benchmarks/xor_results.py markdown
+"""
+
+import argparse
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.reports.paper import PAPER_XOR
+from diamond_attention.worlds.xor import floor
+
+RESULTS = Path(__file__).parents[1] / "results" / "xor.csv"
+WHAT = ("preset", "shaped", "mask", "trained_on", "players", "actions", "play", "dropout")
+COLUMNS = (*WHAT, "seed", "success", "episodes", "commit", "device")
+
+
+def rows_of(table: Path, commit: str | None, device: str | None) -> list[dict[str, str]]:
+    rows = []
+    for line in json.loads(table.read_text()):
+        players, actions = line["played_on"]
+        for seed, success in zip(line.get("seeds", range(len(line["per_seed"]))), line["per_seed"], strict=True):
+            row = {**line, "players": players, "actions": actions, "seed": seed, "success": success}
+            row["commit"], row["device"] = commit or line["commit"], device or line["device"]
+            rows.append({name: str(row[name]) for name in COLUMNS})
+    return rows
+
+
+def read() -> list[dict[str, str]]:
+    if not RESULTS.exists():
+        return []
+    with open(RESULTS, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add(tables: list[Path], commit: str | None, device: str | None) -> None:
+    """New rows replace old ones of the same seed and conditions."""
+    rows = {tuple(row[name] for name in (*WHAT, "seed")): row for row in read()}
+    for table in tables:
+        rows |= {tuple(row[name] for name in (*WHAT, "seed")): row for row in rows_of(table, commit, device)}
+    with open(RESULTS, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+
+
+def markdown() -> str:
+    """One table of what the paper trained, one of what it could not."""
+    groups: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in read():
+        size = (int(row["players"]), int(row["actions"]))
+        shaped = row["shaped"] == "True"
+        groups[(row["trained_on"], size, row["preset"], shaped, row["mask"], row["dropout"])][row["play"]].append(
+            float(row["success"])
+        )
+    order = {"rank": 0, "none": 1, "dropout": 2}
+    ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], order[g[0][4]], g[0][5] == "off", g[0][2]))
+    parts = []
+    for title, small in (("What the paper trained", True), ("What it could not", False)):
+        lines = [f"**{title}**", "", "| policy | trained n×k | played n×k | preset | seeds | greedy π* | sampled π |"]
+        lines[-1] += " paper π* / π | floor |" if small else " floor |"
+        lines.append("|" + "---|" * (9 if small else 8))
+        for (trained, size, preset, shaped, mask, dropout), play in ordered:
+            if (size[0] <= 3) != small:
+                continue
+            policy = {"rank": "**rank mask**", "none": "no mask", "dropout": f"dropout, {dropout} in play"}[mask]
+            cells = [
+                policy,
+                trained.replace("x", "×"),
+                "×".join(map(str, size)),
+                preset + (", shaped" if shaped else ""),
+            ]
+            cells += [
+                str(len(play["greedy"])),
+                str(seed_interval(play["greedy"])),
+                str(seed_interval(play["sampled"])),
+            ]
+            if small:
+                trained_size = tuple(map(int, trained.split("x")))
+                paper = [PAPER_XOR.get((mask, trained_size, size, way)) for way in ("greedy", "sampled")]
+                cells.append(" / ".join(f"{p:.2f}" for p in paper if p is not None))
+            chance = floor(*size)
+            cells.append(f"{chance:.3f}" if chance >= 0.001 else f"{chance:.0e}")
+            lines.append("| " + " | ".join(cells) + " |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["add", "markdown"])
+    parser.add_argument("tables", nargs="*", type=Path)
+    parser.add_argument("--commit")
+    parser.add_argument("--device")
+    arguments = parser.parse_args()
+    if arguments.what == "add":
+        add(arguments.tables, arguments.commit, arguments.device)
+    else:
+        print(markdown())
