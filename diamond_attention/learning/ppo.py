@@ -244,7 +244,7 @@ def learn_from(
     optimiser_state = jax.tree.map(
         lambda new, old: jnp.where(unchanged, old, new), optimiser_state, progress.optimiser
     )
-    parts = {**parts, "gradient_norm": optax.global_norm(gradient), "used": ~unchanged}
+    parts = {**parts, "gradient_norm": jnp.linalg.norm(gradient), "used": ~unchanged}
     return Progress(weights, optimiser_state, stopped, failure), parts
 
 
