@@ -11,16 +11,17 @@ The policies know everything and are programmed, not learned. They say where a l
 `spread_bound` is what no team can beat, short of being thrown by a collision.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.optimize import linear_sum_assignment
 
-from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.contract import TeamSize, Transition
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Particles, contact_forces
 from diamond_attention.worlds.spread import Spread
@@ -45,16 +46,14 @@ def play(
     world: Spread | Food, size: TeamSize, oracle: Oracle, *, episodes: int, seed: int, steps: int | None = None
 ) -> OracleEpisodes:
     """Episodes of an oracle in a world; the same seed gives every oracle the same starts."""
-    world_key = jax.random.key(seed)
-    random = np.random.default_rng(seed)
-    advance = jax.jit(jax.vmap(world.step))
+    generator = np.random.default_rng(seed)
     state = starts(world, size, episodes=episodes, seed=seed)
+    step_key = _keys(seed)[1]
     returns = np.zeros(episodes)
     measures: dict[str, np.ndarray] = {}
     for step in range(world.time_limit if steps is None else steps):
-        keys = jax.random.split(jax.random.fold_in(world_key, step), episodes)
-        actions = oracle(jax.tree.map(np.asarray, state), random)
-        transition = advance(state, jnp.asarray(actions, jnp.float32), keys)
+        actions = oracle(jax.tree.map(np.asarray, state), generator)
+        transition = _step(world, state, actions.astype(np.float32), step_key, step)
         state = transition.state
         returns += np.asarray(transition.reward)
         for name, value in transition.measures.items():
@@ -65,8 +64,25 @@ def play(
 def starts(world: Spread | Food, size: TeamSize, *, episodes: int, seed: int) -> Particles:
     """The states in which `play` begins its episodes."""
     world.check_size(size)
-    keys = jax.random.split(jax.random.key(seed), episodes)
-    return jax.jit(jax.vmap(lambda key: world.reset(key, size)))(keys)
+    return _reset(world, jax.random.split(_keys(seed)[0], episodes), size)
+
+
+def _keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """For the starts and for the steps."""
+    start_key, step_key = jax.random.split(jax.random.key(seed))
+    return start_key, step_key
+
+
+# Compiled once for each world, not once a call.
+@functools.partial(jax.jit, static_argnums=0)
+def _reset(world: Spread | Food, keys: PRNGKeyArray, size: TeamSize) -> Particles:
+    return jax.vmap(lambda key: world.reset(key, size))(keys)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step(world: Spread | Food, state: Particles, actions: Array, key: PRNGKeyArray, step: int) -> Transition:
+    keys = jax.random.split(jax.random.fold_in(key, step), actions.shape[0])
+    return jax.vmap(world.step)(state, actions, keys)
 
 
 # --- policies -------------------------------------------------------------------------------------

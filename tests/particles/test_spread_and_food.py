@@ -20,19 +20,27 @@ KEY = jax.random.key(0)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def step(world, state, actions, key):
+def compiled_step(world, state, actions, key):
     """Compiled as one: operation by operation, compiling would be most of the test's time."""
     return world.step(state, actions, key)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def see(world, state, ranks):
+def compiled_views(world, state, ranks):
     return world.views(state, ranks)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def begin(world, key, size):
+def compiled_reset(world, key, size):
     return world.reset(key, size)
+
+
+def on_the_host(function):
+    """NumPy arrays out: slicing a JAX array compiles a program for every slice."""
+    return lambda *arguments: jax.tree.map(np.asarray, function(*arguments))
+
+
+step, see, begin = on_the_host(compiled_step), on_the_host(compiled_views), on_the_host(compiled_reset)
 
 
 def state(positions, tasks, velocities=None):
@@ -147,9 +155,10 @@ def test_food_that_nobody_touches_stays():
 @by_name
 def test_starts_are_uniform_on_the_square_and_at_rest(world):
     starts = jax.jit(jax.vmap(lambda key: world.reset(key, TeamSize(4, 4))))(jax.random.split(KEY, 2000))
+    starts = jax.tree.map(np.asarray, starts)
     assert not starts.velocities.any()
     for places in (starts.positions, starts.tasks):
-        assert jnp.abs(places).max() <= 1
+        assert np.abs(places).max() <= 1
         np.testing.assert_allclose(places.mean(axis=(0, 1)), 0.0, atol=0.03)
         np.testing.assert_allclose(places.var(axis=(0, 1)), 1 / 3, atol=0.02)
 
@@ -197,9 +206,9 @@ def test_team_view_is_in_the_worlds_frame(world):
 @by_name
 def test_renaming_the_agents_renames_the_views_and_nothing_else(world):
     moving = begin(world, KEY, TeamSize(4, 4))
-    moving = moving._replace(velocities=jax.random.normal(KEY, (4, 2)))
-    ranks = jax.random.uniform(KEY, (4,))
-    order = jnp.array([2, 0, 3, 1])
+    moving = moving._replace(velocities=np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32))
+    ranks = np.random.default_rng(0).uniform(size=4).astype(np.float32)
+    order = np.array([2, 0, 3, 1])
     renamed = moving._replace(positions=moving.positions[order], velocities=moving.velocities[order])
     views, of_renamed = see(world, moving, ranks), see(world, renamed, ranks[order])
     for new, old in enumerate(order):
@@ -214,8 +223,8 @@ def test_renaming_the_agents_renames_the_views_and_nothing_else(world):
 def test_renaming_the_agents_changes_neither_reward_nor_physics(world):
     start = begin(world, KEY, TeamSize(4, 4))
     start = start._replace(positions=0.3 * start.positions)
-    actions = jax.random.normal(KEY, (4, 2))
-    order = jnp.array([2, 0, 3, 1])
+    actions = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
+    order = np.array([2, 0, 3, 1])
     renamed = start._replace(positions=start.positions[order], velocities=start.velocities[order])
     reached, of_renamed = step(world, start, actions, KEY), step(world, renamed, actions[order], KEY)
     np.testing.assert_allclose(reached.state.positions[order], of_renamed.state.positions, atol=1e-6)
@@ -226,14 +235,14 @@ def test_renaming_the_agents_changes_neither_reward_nor_physics(world):
 
 
 @by_name
-@pytest.mark.parametrize("size", [TeamSize(1, 1), TeamSize(3, 3)])
-def test_more_room_changes_nothing(world, size):
+def test_more_room_changes_nothing(world):
+    size = TeamSize(3, 3)
     tight, roomy = with_room(world, size.agents, size.tasks), with_room(world, 8, 8)
     agents, tasks = size
     start, roomy_start = begin(tight, KEY, size), begin(roomy, KEY, size)
     np.testing.assert_array_equal(start.positions, roomy_start.positions[:agents])
     np.testing.assert_array_equal(start.tasks, roomy_start.tasks[:tasks])
-    actions = jax.random.normal(KEY, (8, 2))
+    actions = np.random.default_rng(0).normal(size=(8, 2)).astype(np.float32)
     # Near each other, so that they touch.
     start, roomy_start = (s._replace(positions=0.3 * s.positions) for s in (start, roomy_start))
     for number in range(3):
@@ -246,7 +255,7 @@ def test_more_room_changes_nothing(world, size):
             assert value == pytest.approx(float(roomy_reached.measures[name]), rel=1e-5)
         assert not roomy_reached.state.positions[agents:].any()
         start, roomy_start = reached.state, roomy_reached.state
-    ranks = jax.random.uniform(KEY, (8,))
+    ranks = np.random.default_rng(0).uniform(size=8).astype(np.float32)
     views, roomy_views = see(tight, start, ranks[:agents]), see(roomy, start_with_room(start, 8), ranks)
     np.testing.assert_allclose(views.agents, roomy_views.agents[:agents, :agents])
     np.testing.assert_allclose(views.tasks, roomy_views.tasks[:agents, :tasks])
@@ -257,7 +266,7 @@ def test_more_room_changes_nothing(world, size):
 
 
 def start_with_room(state, room):
-    return jax.tree.map(lambda x: jnp.pad(x, [(0, room - x.shape[0])] + [(0, 0)] * (x.ndim - 1)), state)
+    return jax.tree.map(lambda x: np.pad(x, [(0, room - x.shape[0])] + [(0, 0)] * (x.ndim - 1)), state)
 
 
 @by_name
