@@ -8,7 +8,7 @@ The policies know everything and are programmed, not learned. They say where a l
     assigned     PD control to the tasks of the cheapest assignment (Hungarian), decided anew each step;
                  straight through whoever stands in the way
 
-`spread_bound` is what no team can beat, short of being thrown by a collision.
+`spread_bound` is what no team beats; see there for what is proven.
 """
 
 import functools
@@ -142,8 +142,9 @@ def spread_bound(world: Spread, state: Particles, steps: int | None = None) -> F
 
     Agents that overlap at the start push each other apart in the first step whatever they do; that push is
     in the drift. A push from a later collision is not: it can throw an agent faster than its own force
-    would, for a penalty of two a step. A team that set out to use this could pass the bound by a little;
-    without contact after the start none can.
+    would, for a penalty of two a step. So the bound is proven for teams that do not touch after the start.
+    That nobody gains by being thrown is not proven; where it was tried (two agents that run into each other
+    before they set out, over starts and timings) it always lost.
     """
     physics = world.physics
     push = contact_forces(physics, state) / physics.mass * physics.time_step
