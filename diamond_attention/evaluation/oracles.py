@@ -28,7 +28,8 @@ from diamond_attention.worlds.spread import Spread
 
 POSITION_GAIN = 20.0
 VELOCITY_GAIN = 8.0
-"""Full force until close, then braking: the best of the pairs tried from (1, 1) to (100, 20) on Simple Spread."""
+"""Full force until close, then braking. Of the pairs tried on Simple Spread, from (1, 1) to (100, 20), within 3 %
+of the best."""
 
 Oracle = Callable[[Particles, np.random.Generator], Float[np.ndarray, "episode agent 2"]]
 """Actions for a batch of episodes from their full states."""

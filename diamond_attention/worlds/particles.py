@@ -101,7 +101,8 @@ def fold(combine: Callable[[Tree, Tree], Tree], items: Tree) -> Tree:
     """The leading axis combined into one, half with half, as elementwise operations.
 
     XLA's CPU compiler does not fuse a reduction over a few agents with the arithmetic around it. Written
-    like this a step of the world is one loop over environments, about five times as fast.
+    like this a step is about five times as fast for eight agents, or for four in a thousand environments;
+    for four agents in 64 environments it makes no difference.
     """
     while (length := jax.tree.leaves(items)[0].shape[0]) > 1:
         half = length // 2
