@@ -1,0 +1,2 @@
+# It needs VMAS, and is a script.
+collect_ignore = ["record_vmas.py"]
