@@ -59,10 +59,15 @@ def avoid(
     position: Vector,
     velocity: Vector,
     wanted: Vector,
+    capped: Vector,
     alive: Bool[Array, " unit"],
     correct_walls: bool = False,
 ) -> Avoidance:
-    """New velocities of all units. Who wants to stand still stands still, and is never pushed."""
+    """New velocities of all units, as close to the wanted ones as can be.
+
+    `capped` is the wanted velocity within the speed limit. Who wants to stand still stands still, and is
+    never pushed.
+    """
     moves = alive & ((wanted.x != 0) | (wanted.y != 0))
     walls, wall_exists, edges_dropped = wall_lines(scenario, position, velocity, correct_walls)
     units = unit_lines(scenario, position, velocity, moves)
@@ -70,7 +75,7 @@ def avoid(
     constraints, lines_dropped = _collect(
         scenario.map.line_budget, walls, wall_exists & moves & ~scenario.flies, units, near & moves
     )
-    chosen = solve(constraints, wanted, scenario.speed)
+    chosen = solve(constraints, wanted, capped, jnp.asarray(scenario.speed))
     standing = jnp.zeros_like(wanted.x)
     return Avoidance(
         velocity=choose(moves, chosen, Vector(standing, standing)),
@@ -157,13 +162,10 @@ def wall_lines(
     exists &= faces
     # An edge hidden behind a line that exists already adds nothing. Lines exist one after the other.
     covered = _covers(lines, Vector(x, y) - position, size, kind, scenario.radius)
-    kept = [exists[0]]
     for edge in range(1, budget):
-        hidden = jnp.zeros_like(exists[0])
-        for earlier in range(edge):
-            hidden |= kept[earlier] & covered[edge, earlier]
-        kept.append(exists[edge] & ~hidden)
-    return lines, jnp.stack(kept), dropped
+        hidden = jnp.any(exists[:edge] & covered[edge, :edge], axis=0)
+        exists = exists.at[edge].set(exists[edge] & ~hidden)
+    return lines, exists, dropped
 
 
 def _heading(kind: Int[Array, "..."], dtype: jnp.dtype) -> Vector:
@@ -281,7 +283,7 @@ def _right_leg(corner: Vector, radius: np.ndarray) -> Vector:
 def _first(
     present: Bool[Array, "item unit"], budget: int
 ) -> tuple[Int[Array, "slot unit"], Bool[Array, "slot unit"], Int[Array, " unit"]]:
-    """The first `budget` present items of each unit, in order: their indices, which slots are used, how many did not fit.
+    """The first `budget` present items of each unit, in order: indices, which slots are used, how many did not fit.
 
     Slot k holds the item before which exactly k others are present: as many items as have k or fewer present up to
     and including themselves come before it. Counting needs no sort.
@@ -291,7 +293,7 @@ def _first(
     slots = np.arange(budget, dtype=np.int32)[:, None]
     index = jnp.sum(up_to_here[None, :, :] <= slots[:, :, None], axis=1, dtype=jnp.int32)
     used = slots < total
-    return jnp.where(used, index, 0), used, jnp.maximum(total - budget, 0)
+    return jnp.where(used, index, 0), jnp.asarray(used), jnp.maximum(total - budget, 0)
 
 
 def _collect(
@@ -311,13 +313,10 @@ def _collect(
 # The linear programs. Constraints are [constraint, unit]; each unit is a program of its own.
 
 
-def solve(constraints: Constraints, wanted: Vector, max_speed: Float[Array, " unit"]) -> Vector:
+def solve(constraints: Constraints, wanted: Vector, capped: Vector, max_speed: Float[Array, " unit"]) -> Vector:
     """The allowed velocity closest to the wanted one, or the least forbidden one."""
-    wanted_squared = squared(wanted)
-    too_fast = wanted_squared > max_speed * max_speed
-    start = choose(too_fast, unit(wanted) * max_speed, wanted)
     velocity, failed_at = _closest(
-        constraints.lines, constraints.exists, start, wanted, max_speed, by_direction=False
+        constraints.lines, constraints.exists, capped, wanted, max_speed, by_direction=False
     )
     return _least_forbidden(constraints, velocity, failed_at, max_speed)
 

@@ -76,7 +76,7 @@ class Tick(NamedTuple):
 def start(
     scenario: Scenario, key: PRNGKeyArray | None = None, jitter: float = 0.0, dtype: Any = jnp.float32
 ) -> BattleState:
-    """The beginning of a battle: always the same one, unless `jitter` moves every unit by up to that much each way."""
+    """The beginning of a battle: always the same, unless `jitter` moves every unit by up to that much each way."""
     units = scenario.number_of_units
     position = jnp.asarray(scenario.start)
     if jitter > 0.0:
@@ -102,7 +102,7 @@ def start(
 
 
 def draw_turn_orders(scenario: Scenario, key: PRNGKeyArray) -> Int[Array, "tick unit"]:
-    """A random order of all units for every tick of a step. Dead ones are passed over, so the living are in one too."""
+    """A random order of all units for every tick of a step. The dead among them will be passed over."""
     bits = jax.random.bits(key, (TICKS_PER_STEP, scenario.number_of_units))
     return jnp.argsort(bits, axis=-1).astype(jnp.int32)
 
@@ -172,7 +172,9 @@ def play_tick(
     target = targeting.drop_targets(scenario, position, state.hp, alive, state.target, orders)
     target, speed = targeting.acquire_targets(scenario, position, state.hp, alive, target)
     intention = targeting.intend(scenario, position, alive, state.attacking, target, speed, orders)
-    way = avoidance.avoid(scenario, position, vector(state.velocity), intention.velocity, alive, correct_walls)
+    way = avoidance.avoid(
+        scenario, position, vector(state.velocity), intention.velocity, intention.capped, alive, correct_walls
+    )
     velocity = pairs(way.velocity)
     next_position = (pairs(position) + velocity * TICK).astype(jnp.float32)
     cooldown = jnp.maximum(state.cooldown - TICK, 0.0)

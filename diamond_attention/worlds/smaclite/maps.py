@@ -38,8 +38,8 @@ class BattleMap:
     """The types told apart in observations; empty where the original does not tell."""
     line_budget: int = 10
     """How many constraints one unit's way may have in one tick. More are dropped, and counted."""
-    edge_budget: int = 4
-    """How many wall edges one unit can face at once. More are dropped, and counted."""
+    edge_budget: int = 2
+    """How many wall edges one unit can face at once, wherever it stands. More would be dropped, and counted."""
 
 
 WEST, EAST = (9.0, 16.0), (23.0, 16.0)
@@ -54,6 +54,7 @@ def _lane(
     time_limit: int,
     type_features: tuple[str, ...] = (),
     rectangles: tuple[Rectangle, ...] = terrain.SIMPLE,
+    edge_budget: int = 2,
 ) -> BattleMap:
     """Two groups that face each other, west against east."""
     return BattleMap(
@@ -64,6 +65,7 @@ def _lane(
         attack_point=WEST,
         time_limit=time_limit,
         type_features=type_features,
+        edge_budget=edge_budget,
     )
 
 
@@ -73,7 +75,7 @@ _ALL = (
     _lane(
         "3s5z_vs_3s6z", (("stalker", 3), ("zealot", 5)), (("stalker", 3), ("zealot", 6)), 170, STALKERS_AND_ZEALOTS
     ),
-    _lane("3s_vs_5z", (("stalker", 3),), (("zealot", 5),), 250, rectangles=terrain.FRAME),
+    _lane("3s_vs_5z", (("stalker", 3),), (("zealot", 5),), 250, rectangles=terrain.FRAME, edge_budget=4),
     _lane("10m_vs_11m", (("marine", 10),), (("marine", 11),), 150),
     _lane("27m_vs_30m", (("marine", 27),), (("marine", 30),), 180),
     _lane(
@@ -97,6 +99,7 @@ _ALL = (
         rectangles=terrain.PENTAGON,
         attack_point=(13.92, 20.04),
         time_limit=300,
+        edge_budget=16,
         enemies_first=True,
     ),
     BattleMap(
@@ -106,6 +109,7 @@ _ALL = (
         rectangles=terrain.OCTAGON,
         attack_point=(16.0, 8.0),
         time_limit=200,
+        edge_budget=16,
         enemies_first=True,
         type_features=("baneling", "zergling"),
     ),
@@ -116,6 +120,7 @@ _ALL = (
         rectangles=terrain.CORRIDOR,
         attack_point=(4.47, 4.33),
         time_limit=400,
+        edge_budget=20,
         enemies_first=True,
     ),
     BattleMap(
@@ -126,6 +131,7 @@ _ALL = (
         attack_point=(16.0, 16.0),
         time_limit=400,
         line_budget=16,
+        edge_budget=12,
     ),
 )
 

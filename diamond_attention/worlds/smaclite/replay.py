@@ -57,7 +57,7 @@ TOLERANCES: dict[str, float] = {
 """The arrays compared. Hit points within a step are recorded in float32 only, hence coarse."""
 
 AFTER_RESET = ("avail", "obs", "state")
-"""These are compared for the first situation too, computed from what was loaded; the others would be loaded themselves."""
+"""Compared for the first situation too, where they are computed; the other arrays would be the loaded ones."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _expected_shapes(scenario: Scenario, arrays: dict[str, np.ndarray]) -> dict[
         "tick_pos": (steps, TICKS_PER_STEP, units, 2),
         "tick_reward": (steps, TICKS_PER_STEP),
     }
-    shapes |= {name: (steps + 1, units) for name in per_unit}
+    shapes |= dict.fromkeys(per_unit, (steps + 1, units))
     shapes |= {f"tick_{name}": (steps, TICKS_PER_STEP, units) for name in ("hp", "shield", "target", "alive")}
     return shapes
 
@@ -150,7 +150,7 @@ def load_state(trace: Trace, at: Any, dtype: Any = np.float64) -> BattleState:
     arrays = trace.arrays
     before = np.asarray(at)
     last_actions = np.where((before > 0)[..., None], arrays["actions"][np.maximum(before - 1, 0)], NOBODY)
-    return BattleState(
+    loaded = BattleState(
         position=arrays["pos"][at],
         velocity=arrays["vel"][at].astype(dtype),
         hp=arrays["hp"][at].astype(dtype),
@@ -160,11 +160,12 @@ def load_state(trace: Trace, at: Any, dtype: Any = np.float64) -> BattleState:
         energy=arrays["energy"][at].astype(dtype),
         heal_pool=arrays["heal_pool"][at].astype(dtype),
         target=arrays["target"][at].astype(np.int32),
-        attacking=np.zeros(arrays["alive"][at].shape, bool),
+        attacking=jnp.zeros(arrays["alive"][at].shape, bool),
         alive=arrays["alive"][at].astype(bool),
-        last_actions=last_actions.astype(np.int32),
-        lines_dropped=np.zeros(before.shape, np.int32),
+        last_actions=jnp.asarray(last_actions, jnp.int32),
+        lines_dropped=jnp.zeros(before.shape, jnp.int32),
     )
+    return jax.tree.map(jnp.asarray, loaded)
 
 
 @lru_cache(maxsize=16)

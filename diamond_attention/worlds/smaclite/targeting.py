@@ -5,14 +5,16 @@ their whole intelligence. The original visits units by ascending id, and some of
 changed by units visited before; here that is the order of whole passes over all units.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Float32, Int
 
 from diamond_attention.worlds.smaclite.scenario import EAST, FIRST_TARGET, NOBODY, NORTH, SOUTH, WEST, Scenario
-from diamond_attention.worlds.smaclite.vectors import Vector, choose, length
+from diamond_attention.worlds.smaclite.vectors import Vector, choose, length, squared
 
 MOVE_LENGTH = 2.0
 OUT_OF_SCAN = 2e9
@@ -170,6 +172,8 @@ def _choose_patient(
 class Intention(NamedTuple):
     velocity: Vector
     """What each unit would do if it were alone."""
+    capped: Vector
+    """The same, shortened where rounding made it faster than the unit can be."""
     attacking: Bool[Array, " unit"]
     """Stands in range and fires as soon as its weapon is ready."""
     victim: Int[Array, " unit"]
@@ -190,8 +194,42 @@ def intend(
     has_victim = victim != NOBODY
     in_range = can_reach(scenario, position, victim, need_plane=True) & alive
     goal = choose(has_victim, position[jnp.maximum(victim, 0)], orders.destination)
-    way = goal - position
-    distance = length(way)
-    walks = alive & (has_victim | orders.walk) & ~in_range & (distance > 0) & (scenario.speed > 0)
-    velocity = way * jnp.where(walks, speed / jnp.where(distance > 0, distance, 1.0), 0.0)
-    return Intention(velocity, attacking | in_range, victim)
+    walks = alive & (has_victim | orders.walk) & ~in_range & (scenario.speed > 0)
+    way, pace = goal - position, jnp.where(walks, speed, 0.0)
+    velocity, capped = _head_for(way, pace, scenario.speed)
+    if position.x.dtype == jnp.float64:
+        # The original goes to a point in float64 and to a unit in float32. Left out, one rounding of a velocity
+        # moves units by one rounding of a position, and contacts enlarge that sixteenfold in every tick.
+        rounded = _head_for(
+            jax.tree.map(lambda component: component.astype(jnp.float32), way),
+            pace.astype(jnp.float32),
+            scenario.speed,
+            _squared_without_fusing,
+        )
+        velocity, capped = (
+            choose(has_victim, jax.tree.map(lambda component: component.astype(jnp.float64), low), high)
+            for low, high in zip(rounded, (velocity, capped), strict=True)
+        )
+    return Intention(velocity, capped, attacking | in_range, victim)
+
+
+def _head_for(
+    way: Vector,
+    pace: Float[Array, " unit"],
+    max_speed: np.ndarray,
+    squared_length: Callable[[Vector], Array] = squared,
+) -> tuple[Vector, Vector]:
+    """Full speed all the way, zero for a unit that has arrived; and the same within the speed limit."""
+    distance = jnp.sqrt(squared_length(way))
+    velocity = way * pace / jnp.where(distance > 0, distance, 1.0)
+    speed_squared = squared_length(velocity)
+    real = way.x.dtype
+    slower = velocity / jnp.where(speed_squared > 0, jnp.sqrt(speed_squared), 1.0) * max_speed.astype(real)
+    return velocity, choose(speed_squared > (max_speed * max_speed).astype(real), slower, velocity)
+
+
+def _squared_without_fusing(way: Vector) -> Float32[Array, "..."]:
+    """In float32 with every product rounded, as numpy does it, also where a compiler would fuse product and sum."""
+    x_squared = (way.x.astype(jnp.float64) ** 2).astype(jnp.float32)
+    y_squared = (way.y.astype(jnp.float64) ** 2).astype(jnp.float32)
+    return (x_squared.astype(jnp.float64) + y_squared.astype(jnp.float64)).astype(jnp.float32)
