@@ -168,10 +168,10 @@ def test_the_fallen_can_be_rescued_in_the_same_tick_and_pay_twice():
     # Killed (6 + 10), healed to 0.5625, killed again (0.5625 + 10).
     assert turns.reward == pytest.approx(16.0 + 10.5625)
     assert turns.condition.hp[11] == 0.0
-    turns = scene.play(1, 2, 10)
+    turns = scene.play(1, 2, 11, 10)
     assert turns.reward == pytest.approx(16.0)
     assert turns.condition.hp[11] == pytest.approx(0.5625)
-    assert not turns.acted[11]
+    assert not turns.acted[11]  # its turn came while it lay on the ground
 
 
 def test_a_corpse_is_healed_at_the_healer_s_expense_and_stays_dead():

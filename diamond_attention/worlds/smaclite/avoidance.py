@@ -10,13 +10,16 @@ The method is van den Berg, Guy, Lin and Manocha's "Reciprocal n-body collision 
 Arrays are [constraint, unit]: one row of units at a time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
 from diamond_attention.worlds.smaclite.scenario import TICKS_PER_SECOND, Scenario
@@ -25,6 +28,8 @@ from diamond_attention.worlds.smaclite.vectors import Vector, choose, det, dot, 
 
 PARALLEL = 1e-5
 """Below this determinant two lines count as parallel."""
+RESCUE_GROUPS, SMALLEST_RESCUE_GROUP = 16, 32
+"""Units for which the first linear program fails are solved again in groups: a share of all units, at least some."""
 HORIZON = 1.0
 """Seconds ahead for which collisions are avoided. All formulas below are written for one second."""
 
@@ -72,14 +77,16 @@ def avoid(
     walls, wall_exists, edges_dropped = wall_lines(scenario, position, velocity, correct_walls)
     units = unit_lines(scenario, position, velocity, moves)
     near = neighbours(scenario, position, alive)
-    constraints, lines_dropped = _collect(
-        scenario.map.line_budget, walls, wall_exists & moves & ~scenario.flies, units, near & moves
+    every = jax.tree.map(lambda wall, other: jnp.concatenate([wall, other]), walls, units)
+    exists = jnp.concatenate([wall_exists & ~scenario.flies, near]) & moves
+    is_wall = np.arange(len(exists))[:, None] < len(wall_exists)
+    chosen, lines_dropped = solver(scenario.map.line_budget)(
+        Constraints(every, exists, exists & is_wall), wanted, capped, jnp.asarray(scenario.speed)
     )
-    chosen = solve(constraints, wanted, capped, jnp.asarray(scenario.speed))
     standing = jnp.zeros_like(wanted.x)
     return Avoidance(
         velocity=choose(moves, chosen, Vector(standing, standing)),
-        dropped=jnp.sum(jnp.where(moves & ~scenario.flies, edges_dropped, 0), dtype=jnp.int32) + lines_dropped,
+        dropped=jnp.sum(jnp.where(moves & ~scenario.flies, edges_dropped, 0) + lines_dropped, dtype=jnp.int32),
     )
 
 
@@ -296,18 +303,27 @@ def _first(
     return jnp.where(used, index, 0), jnp.asarray(used), jnp.maximum(total - budget, 0)
 
 
-def _collect(
-    budget: int,
-    walls: Lines,
-    wall_exists: Bool[Array, "edge unit"],
-    units: Lines,
-    unit_exists: Bool[Array, "other unit"],
-) -> tuple[Constraints, Int[Array, ""]]:
-    """Walls, then units, without gaps."""
-    index, used, dropped = _first(jnp.concatenate([wall_exists, unit_exists]), budget)
-    every = jax.tree.map(lambda wall, other: jnp.concatenate([wall, other]), walls, units)
-    lines = jax.tree.map(lambda values: jnp.take_along_axis(values, index, axis=0), every)
-    return Constraints(lines, used, used & (index < wall_exists.shape[0])), jnp.sum(dropped, dtype=jnp.int32)
+def _pack(constraints: Constraints, budget: int) -> tuple[Constraints, Int[Array, " unit"]]:
+    """The first `budget` constraints of each unit without gaps, and how many did not fit.
+
+    One row of constraints after the other is put where it belongs. That is faster than to gather them one by
+    one, and the programs are faster with few constraints.
+    """
+    if len(constraints.exists) <= budget:
+        return constraints, jnp.zeros(constraints.exists.shape[1:], jnp.int32)
+    slots = np.arange(budget, dtype=np.int32)[:, None]
+
+    def put(carry: tuple[Lines, Array, Array], row: Constraints) -> tuple[tuple[Lines, Array, Array], None]:
+        lines, is_wall, count = carry
+        here = row.exists & (slots == count)
+        lines = jax.tree.map(lambda packed, new: jnp.where(here, new, packed), lines, row.lines)
+        return (lines, is_wall | (here & row.is_wall), count + row.exists), None
+
+    empty = jax.tree.map(lambda values: jnp.zeros((budget, *values.shape[1:]), values.dtype), constraints.lines)
+    no_wall = jnp.zeros(empty.point.x.shape, bool)
+    nothing = jnp.zeros(constraints.exists.shape[1:], jnp.int32)
+    (lines, is_wall, count), _ = lax.scan(put, (empty, no_wall, nothing), constraints)
+    return Constraints(lines, jnp.asarray(slots < count), is_wall), jnp.maximum(count - budget, 0)
 
 
 # The linear programs. Constraints are [constraint, unit]; each unit is a program of its own.
@@ -318,7 +334,37 @@ def solve(constraints: Constraints, wanted: Vector, capped: Vector, max_speed: F
     velocity, failed_at = _closest(
         constraints.lines, constraints.exists, capped, wanted, max_speed, by_direction=False
     )
-    return _least_forbidden(constraints, velocity, failed_at, max_speed)
+    return _rescue_failed(constraints, velocity, failed_at, max_speed)
+
+
+@lru_cache(maxsize=8)
+def solver(budget: int) -> Callable[..., tuple[Vector, Int[Array, " unit"]]]:
+    """`solve` for at most `budget` constraints of each unit; also returns how many of each were dropped.
+
+    A batch of battles is solved as one long row of units. They are independent of each other here, so it does
+    not matter whose battle they are in, and the compiler works on long rows much faster than on many short ones.
+    """
+
+    @custom_vmap
+    def pack_and_solve(
+        constraints: Constraints, wanted: Vector, capped: Vector, max_speed: Float[Array, " unit"]
+    ) -> tuple[Vector, Int[Array, " unit"]]:
+        packed, dropped = _pack(constraints, budget)
+        return solve(packed, wanted, capped, max_speed), dropped
+
+    @pack_and_solve.def_vmap
+    def _batched(axis_size: int, in_batched: list, *arguments: Any) -> tuple[Any, Any]:
+        def join(values: Array, batched: bool) -> Array:
+            values = values if batched else jnp.broadcast_to(values, (axis_size, *values.shape))
+            values = jnp.moveaxis(values, 0, -2)
+            return values.reshape(*values.shape[:-2], -1)
+
+        # The barrier keeps the compiler from computing every line again in each place that reads it.
+        found = pack_and_solve(*lax.optimization_barrier(jax.tree.map(join, arguments, tuple(in_batched))))
+        split = jax.tree.map(lambda values: values.reshape(axis_size, -1), found)
+        return split, jax.tree.map(lambda _: True, found)
+
+    return pack_and_solve
 
 
 def _closest(
@@ -391,6 +437,34 @@ def _along(
     else:
         at = jnp.clip(dot(line.direction, goal - line.point), low, high)
     return line.point + line.direction * at, possible
+
+
+def _rescue_failed(
+    constraints: Constraints, velocity: Vector, failed_at: Int[Array, " unit"], max_speed: Float[Array, " unit"]
+) -> Vector:
+    """The second program, for the few units that need it: a few at a time, so that the others cost nothing."""
+    units = failed_at.shape[0]
+    group = max(units // RESCUE_GROUPS, SMALLEST_RESCUE_GROUP)
+    if units <= group:
+        return _least_forbidden(constraints, velocity, failed_at, max_speed)
+    budget = constraints.exists.shape[0]
+
+    def unfinished(carry: tuple[Vector, Array]) -> Bool[Array, ""]:
+        return jnp.any(carry[1] < budget)
+
+    def rescue(carry: tuple[Vector, Array]) -> tuple[Vector, Array]:
+        velocity, failed_at = carry
+        (index,) = jnp.nonzero(failed_at < budget, size=group, fill_value=units)
+        few = jax.tree.map(
+            lambda values: values.at[..., index].get(mode="fill", fill_value=0),
+            (constraints, velocity, failed_at, max_speed),
+        )
+        # Places left over in the group repeat nobody: they have failed nowhere.
+        found = _least_forbidden(few[0], few[1], jnp.where(index < units, few[2], budget), few[3])
+        velocity = jax.tree.map(lambda all_, new: all_.at[index].set(new, mode="drop"), velocity, found)
+        return velocity, failed_at.at[index].set(budget, mode="drop")
+
+    return lax.while_loop(unfinished, rescue, (velocity, failed_at))[0]
 
 
 def _least_forbidden(
