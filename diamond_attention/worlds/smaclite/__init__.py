@@ -9,4 +9,6 @@ combat                  moving, shooting, healing, dying, one unit after the oth
 observe                 legal actions, observations, the state vector
 battle                  the state, the start, one step
 replay                  the recorded episodes of the original, as a referee
+scripted                teams that follow a rule, to measure with
+world                   a map as a world to learn in
 """

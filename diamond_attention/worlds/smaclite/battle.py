@@ -9,6 +9,7 @@ Everything is unbatched; `jax.vmap` makes many battles. Precision follows the st
 the original.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -131,6 +132,7 @@ def step_and_record(
     return outcome, ticks
 
 
+@partial(jax.jit, static_argnames=("scenario", "correct_walls", "record"))
 def _step(
     scenario: Scenario,
     state: BattleState,
@@ -212,10 +214,12 @@ def play_tick(
     )
 
 
+@partial(jax.jit, static_argnames="scenario")
 def legal_actions(scenario: Scenario, state: BattleState) -> Bool[Array, "agent action"]:
     return observe.legal_actions(scenario.cast(state.hp.dtype), _where(state), state.alive)
 
 
+@partial(jax.jit, static_argnames="scenario")
 def observations(
     scenario: Scenario, state: BattleState, legal: Bool[Array, "agent action"]
 ) -> Float32[Array, "agent feature"]:
@@ -223,6 +227,7 @@ def observations(
     return observe.observations(scenario, _where(state), state.hp, state.shield, state.alive, legal)
 
 
+@partial(jax.jit, static_argnames="scenario")
 def state_vector(scenario: Scenario, state: BattleState) -> Float32[Array, " feature"]:
     return observe.state_vector(
         scenario.cast(state.hp.dtype),
