@@ -69,6 +69,25 @@ def test_linear_programs():
     assert violation[0] > 0
 
 
+def test_batches_of_batches_are_solved_like_single_battles():
+    shape = (2, 16, 6, 5)  # enough units for the second program to work in groups
+    angle, x, y, present = jax.random.uniform(jax.random.key(0), (4, *shape))
+    lines = Lines(Vector(2 * x - 1, 2 * y - 1), Vector(jnp.cos(2 * jnp.pi * angle), jnp.sin(2 * jnp.pi * angle)))
+    exists = present < 0.8
+    constraints = Constraints(lines, exists, exists & (jnp.arange(6)[:, None] < 1))
+    wanted = Vector(x[:, :, 0], y[:, :, 0])
+    speed = jnp.full(5, 2.0)
+    solve = avoidance.solver(SLOTS)
+    one_by_one, dropped = jax.jit(
+        lambda *arguments: jax.lax.map(lambda row: jax.lax.map(lambda one: solve(*one, speed), row), arguments)
+    )(constraints, wanted, wanted)
+    together, also_dropped = jax.jit(jax.vmap(jax.vmap(lambda *one: solve(*one, speed))))(constraints, wanted, wanted)
+    np.testing.assert_allclose(together.x, one_by_one.x, atol=1e-4)
+    np.testing.assert_allclose(together.y, one_by_one.y, atol=1e-4)
+    np.testing.assert_array_equal(dropped, also_dropped)
+    assert np.asarray(dropped).any()
+
+
 MARINES = scenario_of("10m_vs_11m").cast(np.float32)
 UNITS = MARINES.number_of_units
 

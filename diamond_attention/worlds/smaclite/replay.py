@@ -3,6 +3,10 @@
 For each recorded step the recorded situation is loaded, the recorded actions are given in the recorded order
 of turns, and everything the recording holds about what follows is compared. One step at a time, because
 contacts between units amplify rounding: two correct engines drift apart when they run freely.
+
+Of 36 recorded episodes on all twelve maps, 1,491 of 1,492 steps match. The other one is 3s5z_02_random step 33: three
+zealots press against each other, the last bit of one position differs in the second tick, and every tick in contact
+multiplies that by up to sixteen. At the end of the step positions still agree to 6e-6, one velocity to 2e-4 only.
 """
 
 import json
