@@ -39,7 +39,8 @@ class BattleMap:
     line_budget: int = 8
     """How many constraints one unit's way may have in one tick; more are dropped, and counted.
 
-    The recordings need 7 at most, 12 on 2c_vs_64zg. The time a step takes grows with this number.
+    The recordings need 7 at most, 12 on 2c_vs_64zg; random play needs more on bane_vs_bane and corridor, where crowds
+    press into corners. The time a step takes grows with this number.
     """
     edge_budget: int = 2
     """How many wall edges one unit can face at once, wherever it stands. More would be dropped, and counted."""
@@ -118,6 +119,7 @@ _ALL = (
         attack_point=(16.0, 8.0),
         time_limit=200,
         edge_budget=16,
+        line_budget=12,
         enemies_first=True,
         type_features=("baneling", "zergling"),
     ),
@@ -129,7 +131,7 @@ _ALL = (
         attack_point=(4.47, 4.33),
         time_limit=400,
         edge_budget=20,
-        line_budget=10,
+        line_budget=16,
         enemies_first=True,
     ),
     BattleMap(
