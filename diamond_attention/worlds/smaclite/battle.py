@@ -1,0 +1,245 @@
+"""One battle: its state, its start, and one step of it, as pure functions.
+
+    scenario = scenario_of("2s3z")
+    state = start(scenario)
+    outcome = step(scenario, state, actions, draw_turn_orders(scenario, key))
+
+Everything is unbatched; `jax.vmap` makes many battles. Precision follows the state: float32 to train, float64
+(with `jax.enable_x64`) to compare with the original. Positions are float32 in either case, as they are in
+the original.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
+
+from diamond_attention.worlds.smaclite import avoidance, combat, observe, targeting
+from diamond_attention.worlds.smaclite.scenario import (
+    BEST_RETURN,
+    NOBODY,
+    NOOP,
+    STOP,
+    TICK,
+    TICKS_PER_STEP,
+    WIN_REWARD,
+    Scenario,
+)
+from diamond_attention.worlds.smaclite.targeting import Orders
+from diamond_attention.worlds.smaclite.vectors import Vector, pairs, vector
+
+
+class BattleState(NamedTuple):
+    """Everything that is true between two steps. The unit axis is the global id."""
+
+    position: Float32[Array, "unit 2"]
+    velocity: Float[Array, "unit 2"]
+    hp: Float[Array, " unit"]
+    """Of removed units too, where it means nothing; ask `alive`."""
+    shield: Float[Array, " unit"]
+    cooldown: Float[Array, " unit"]
+    """Seconds until the weapon is ready."""
+    shield_timer: Float[Array, " unit"]
+    """Seconds until the shield grows again."""
+    energy: Float[Array, " unit"]
+    heal_pool: Float[Array, " unit"]
+    target: Int[Array, " unit"]
+    """Global id, or NOBODY. It can point at a unit that has just died."""
+    attacking: Bool[Array, " unit"]
+    """False between steps, except for a unit that fell before its turn and was healed back."""
+    alive: Bool[Array, " unit"]
+    last_actions: Int[Array, " agent"]
+    """NOBODY before the first step."""
+    lines_dropped: Int[Array, ""]
+    """Constraints of collision avoidance that found no room, so far. Anything but zero deserves a look."""
+
+
+class Outcome(NamedTuple):
+    state: BattleState
+    reward: Float[Array, ""]
+    done: Bool[Array, ""]
+    """One side is gone."""
+    won: Bool[Array, ""]
+    """No enemy is left; also when both sides vanish together."""
+
+
+class Tick(NamedTuple):
+    """What one tick came to."""
+
+    state: BattleState
+    reward: Float[Array, ""]
+    """Unscaled, without the one for winning."""
+
+
+def start(
+    scenario: Scenario, key: PRNGKeyArray | None = None, jitter: float = 0.0, dtype: Any = jnp.float32
+) -> BattleState:
+    """The beginning of a battle: always the same, unless `jitter` moves every unit by up to that much each way."""
+    units = scenario.number_of_units
+    position = jnp.asarray(scenario.start)
+    if jitter > 0.0:
+        if key is None:
+            raise ValueError("A start with jitter needs a key.")
+        position = position + jax.random.uniform(key, position.shape, jnp.float32, -jitter, jitter)
+    zeros = jnp.zeros(units, dtype)
+    return BattleState(
+        position=position,
+        velocity=jnp.zeros((units, 2), dtype),
+        hp=jnp.asarray(scenario.max_hp, dtype),
+        shield=jnp.asarray(scenario.max_shield, dtype),
+        cooldown=zeros,
+        shield_timer=zeros,
+        energy=jnp.asarray(scenario.first_energy, dtype),
+        heal_pool=zeros,
+        target=jnp.full(units, NOBODY, jnp.int32),
+        attacking=jnp.zeros(units, bool),
+        alive=jnp.ones(units, bool),
+        last_actions=jnp.full(scenario.number_of_agents, NOBODY, jnp.int32),
+        lines_dropped=jnp.zeros((), jnp.int32),
+    )
+
+
+def draw_turn_orders(scenario: Scenario, key: PRNGKeyArray) -> Int[Array, "tick unit"]:
+    """A random order of all units for every tick of a step. The dead among them will be passed over."""
+    bits = jax.random.bits(key, (TICKS_PER_STEP, scenario.number_of_units))
+    return jnp.argsort(bits, axis=-1).astype(jnp.int32)
+
+
+def step(
+    scenario: Scenario,
+    state: BattleState,
+    actions: Int[Array, " agent"],
+    turn_orders: Int[Array, "tick unit"],
+    correct_walls: bool = False,
+) -> Outcome:
+    """Half a second of battle. An illegal action counts as standing still; the original would stop with an error."""
+    return _step(scenario, state, actions, turn_orders, correct_walls, record=False)[0]
+
+
+def step_and_record(
+    scenario: Scenario,
+    state: BattleState,
+    actions: Int[Array, " agent"],
+    turn_orders: Int[Array, "tick unit"],
+    correct_walls: bool = False,
+) -> tuple[Outcome, Tick]:
+    """A step, and every tick of it (a leading tick axis)."""
+    outcome, ticks = _step(scenario, state, actions, turn_orders, correct_walls, record=True)
+    assert ticks is not None
+    return outcome, ticks
+
+
+@partial(jax.jit, static_argnames=("scenario", "correct_walls", "record"))
+def _step(
+    scenario: Scenario,
+    state: BattleState,
+    actions: Int[Array, " agent"],
+    turn_orders: Int[Array, "tick unit"],
+    correct_walls: bool,
+    record: bool,
+) -> tuple[Outcome, Tick | None]:
+    scenario = scenario.cast(state.hp.dtype)
+    legal = legal_actions(scenario, state)
+    is_legal = jnp.take_along_axis(legal, actions[:, None], axis=1)[:, 0]
+    actions = jnp.where(is_legal, actions, jnp.where(state.alive[scenario.ally_ids], STOP, NOOP)).astype(jnp.int32)
+    orders = targeting.orders_from_actions(scenario, _where(state), actions)
+
+    def tick(state: BattleState, turn_order: Int[Array, " unit"]) -> tuple[BattleState, Any]:
+        result = play_tick(scenario, state, orders, turn_order, correct_walls)
+        return result.state, (result if record else result.reward)
+
+    state, recorded = lax.scan(tick, state._replace(last_actions=actions), turn_orders)
+    rewards = recorded.reward if record else recorded
+    won = ~jnp.any(state.alive[scenario.enemy_ids])
+    lost = ~jnp.any(state.alive[scenario.ally_ids])
+    reward = jnp.sum(rewards) + jnp.where(won, WIN_REWARD, 0.0)
+    outcome = Outcome(state, reward * (BEST_RETURN / scenario.largest_return), won | lost, won)
+    return outcome, (recorded if record else None)
+
+
+def play_tick(
+    scenario: Scenario,
+    state: BattleState,
+    orders: Orders,
+    turn_order: Int[Array, " unit"],
+    correct_walls: bool = False,
+) -> Tick:
+    """A sixteenth of a second: everybody decides, everybody finds a way, then each has its turn."""
+    scenario = scenario.cast(state.hp.dtype)
+    real = state.hp.dtype
+    position, alive = _where(state), state.alive
+    target = targeting.drop_targets(scenario, position, state.hp, alive, state.target, orders)
+    target, speed = targeting.acquire_targets(scenario, position, state.hp, alive, target)
+    intention = targeting.intend(scenario, position, alive, state.attacking, target, speed, orders)
+    way = avoidance.avoid(
+        scenario, position, vector(state.velocity), intention.velocity, intention.capped, alive, correct_walls
+    )
+    velocity = pairs(way.velocity)
+    next_position = (pairs(position) + velocity * TICK).astype(jnp.float32)
+    cooldown = jnp.maximum(state.cooldown - TICK, 0.0)
+    turns = combat.take_turns(
+        scenario,
+        combat.Condition(state.hp, state.shield, state.shield_timer, state.energy, state.heal_pool, target),
+        alive,
+        cooldown,
+        state.position,
+        next_position,
+        intention,
+        state.target,
+        turn_order,
+    )
+    condition, acted = turns.condition, turns.acted
+    attacks = acted & (intention.victim != NOBODY)
+    return Tick(
+        state=state._replace(
+            position=jnp.where(acted[:, None], next_position, state.position),
+            velocity=jnp.where(acted[:, None], velocity, state.velocity),
+            hp=condition.hp,
+            shield=condition.shield,
+            cooldown=jnp.where(turns.fired, scenario.cooldown, jnp.where(acted, cooldown, state.cooldown)).astype(
+                real
+            ),
+            shield_timer=condition.shield_timer,
+            energy=condition.energy,
+            heal_pool=condition.heal_pool,
+            target=condition.target,
+            attacking=intention.attacking & ~attacks,
+            alive=alive & (condition.hp > 0),
+            lines_dropped=state.lines_dropped + way.dropped,
+        ),
+        reward=turns.reward,
+    )
+
+
+@partial(jax.jit, static_argnames="scenario")
+def legal_actions(scenario: Scenario, state: BattleState) -> Bool[Array, "agent action"]:
+    return observe.legal_actions(scenario.cast(state.hp.dtype), _where(state), state.alive)
+
+
+@partial(jax.jit, static_argnames="scenario")
+def observations(
+    scenario: Scenario, state: BattleState, legal: Bool[Array, "agent action"]
+) -> Float32[Array, "agent feature"]:
+    scenario = scenario.cast(state.hp.dtype)
+    return observe.observations(scenario, _where(state), state.hp, state.shield, state.alive, legal)
+
+
+@partial(jax.jit, static_argnames="scenario")
+def state_vector(scenario: Scenario, state: BattleState) -> Float32[Array, " feature"]:
+    return observe.state_vector(
+        scenario.cast(state.hp.dtype),
+        _where(state),
+        state.hp,
+        state.shield,
+        state.cooldown,
+        state.energy,
+        state.alive,
+        state.last_actions,
+    )
+
+
+def _where(state: BattleState) -> Vector:
+    return vector(state.position.astype(state.hp.dtype))

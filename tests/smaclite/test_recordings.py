@@ -1,0 +1,61 @@
+"""The engine against recorded episodes of the original, one step at a time in float64."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diamond_attention.errors import UserError
+from diamond_attention.worlds.smaclite import replay
+
+TRACES = sorted((Path(__file__).parent / "traces").glob("*.npz"))
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_every_step_is_the_original_step(path):
+    comparison = replay.compare(replay.load_trace(path))
+    assert comparison.mismatches == {}
+    assert comparison.lines_dropped == 0
+
+
+def test_replay_reports_what_differs_and_fails(tmp_path, capsys):
+    trace = TRACES[0]
+    arrays = dict(np.load(trace))
+    arrays["hp"] = arrays["hp"].copy()
+    arrays["hp"][5, 0] -= 1.0
+    spoiled = tmp_path / "spoiled.npz"
+    np.savez_compressed(spoiled, **arrays)
+    assert replay.main([trace]) == 0
+    assert replay.main([trace, spoiled]) == 1
+    printed = capsys.readouterr().out
+    assert "spoiled step 4 differs: hp 1.0e+00" in printed
+    assert "spoiled step 5 differs" in printed
+
+
+def test_other_files_are_refused_with_one_sentence(tmp_path):
+    arrays = dict(np.load(TRACES[0]))
+    other = tmp_path / "other.npz"
+
+    np.savez(other, a=np.zeros(3))
+    with pytest.raises(UserError, match="not a SMAClite trace"):
+        replay.load_trace(other)
+
+    np.savez(other, **(arrays | {"hp": arrays["hp"][:, :3]}))
+    with pytest.raises(UserError, match="another format: hp has shape"):
+        replay.load_trace(other)
+
+    np.savez(other, **{name: values for name, values in arrays.items() if name != "order"})
+    with pytest.raises(UserError, match="another format: order is missing"):
+        replay.load_trace(other)
+
+    np.savez(other, **(arrays | {"meta": np.array('{"map": "8m", "unit_type": []}')}))
+    with pytest.raises(UserError, match="'8m'"):
+        replay.load_trace(other)
+
+    other.write_text("not even an archive")
+    with pytest.raises(UserError, match="not a SMAClite trace"):
+        replay.load_trace(other)
+    with pytest.raises(UserError, match="no file"):
+        replay.load_trace(tmp_path / "missing.npz")
+    with pytest.raises(UserError, match="at least one"):
+        replay.main([])
