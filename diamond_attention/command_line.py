@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal
 
 import jax
 import tyro
-from rich.console import Console
 
 from diamond_attention.errors import UserError
 from diamond_attention.runs.presets import PRESETS
@@ -138,7 +137,7 @@ class DemoOptions:
 
     out: Path = Path("runs/demo")
     """Folder for the runs and figures; what an earlier demo left there is replaced."""
-    seeds: int = 5
+    seeds: int = 3
     """Training seeds for each policy."""
     quiet: bool = False
     """Say nothing but the results."""
@@ -459,8 +458,7 @@ def _print_table(
     elif as_markdown:
         print(tables.as_markdown(lines))
     else:
-        # A log or a pipe has no width of its own, and in a narrow terminal a wrapped table cannot be read.
-        Console(width=max(Console().width, 118)).print(tables.as_rich(lines))
+        tables.print_table(lines)
     for run in runs:
         if run.failure is not None:
             print(f"failed, and not counted: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)

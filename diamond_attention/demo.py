@@ -3,12 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.ranks import MaskKind
 from diamond_attention.reports.figures import draw_attention, draw_learning_curves
-from diamond_attention.reports.tables import as_rich, table_lines
+from diamond_attention.reports.tables import print_table, table_lines
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import Progress
 from diamond_attention.runs.train import train
@@ -37,12 +35,13 @@ def demo(out: Path, seeds: int, progress: Progress) -> int:
                     for dropout in (True, False) if mask == "dropout" else (None,):
                         evaluate(run, episodes=EPISODES, dropout=dropout)
             runs += trained
-    Console(width=118).print(as_rich(table_lines(runs)))
+    print_table(table_lines(runs))
     shown = next(run for run in runs if run.path.parent.name == "n3_rank")
     print(f"{EPISODES:,} evaluation episodes for each seed.")
     print("What one team sees and chooses:", draw_attention(shown, out / "attention.png"))
     print("Success while training:        ", draw_learning_curves(runs, out / "learning_curves.png"))
-    print("next: diamond train xor --players 5 --seeds 0:3           the size the paper could not learn")
-    print("      diamond train xor-paper --players 3 --seeds 0:3     the numbers of the paper's appendix")
-    print("      diamond list                                        presets, worlds and your runs")
+    print("Next, after `source .venv/bin/activate`:")
+    print("  diamond train xor --players 5 --seeds 0:3           the size the paper could not learn")
+    print("  diamond train xor-paper --players 3 --seeds 0:3     the numbers of the paper's appendix")
+    print("  diamond list                                        presets, worlds and your runs")
     return 1 if any(run.failure is not None for run in runs) else 0

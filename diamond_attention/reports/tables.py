@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from diamond_attention.errors import UserError
@@ -143,11 +144,17 @@ def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
 HEADINGS = ("policy", "preset", "trained", "played", "seeds", "greedy π*", "sampled π", "paper π*/π", "floor")
 
 
+def print_table(lines: Sequence[Line]) -> None:
+    """Prints the table as wide as the terminal, or as wide as it needs where there is none."""
+    console = Console()
+    (console if console.is_terminal else Console(width=130)).print(as_rich(lines))
+
+
 def as_rich(lines: Sequence[Line]) -> Table:
     """The table a person reads."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=TITLE, title_justify="left")
     for heading in HEADINGS:
-        table.add_column(heading, no_wrap=True, justify="left" if heading in HEADINGS[:4] else "right")
+        table.add_column(heading, justify="left" if heading in HEADINGS[:4] else "right")
     before = None
     for row in text_rows(lines):
         if before not in (None, row[2:4]):

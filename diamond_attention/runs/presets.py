@@ -33,7 +33,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
             world=Xor(),
             policy=PolicySettings(width=32),
             ppo=PpoSettings(envs=64, steps=2, batch=128, epochs=1, learning_rate=2e-4, anneal=True),
-            total_steps=48_000,
+            total_steps=40_000,
             checkpoint_every=100,
         ),
     ),
