@@ -90,9 +90,33 @@ def markdown() -> str:
     return "\n\n".join(parts)
 
 
+def speed() -> str:
+    """The two measurements of `diamond bench`, side by side."""
+    lines = [
+        "| device | seeds at once | compile s | updates/s | steps/s, all seeds | s to success ≥ 0.99, slowest seed |"
+    ]
+    lines.append("|" + "---|" * 6)
+    for name, device in (("cpu", "2 CPU cores"), ("gpu", "one H200")):
+        file = RESULTS.with_name(f"bench_xor_{name}.json")
+        for result in json.loads(file.read_text())["results"] if file.exists() else []:
+            cells = [device, str(result["seeds"]), f"{result['compile_seconds']:.0f}"]
+            cells += [f"{result['updates_per_second']:.0f}", f"{result['steps_per_second']:,.0f}"]
+            lines.append("| " + " | ".join([*cells, f"{result['slowest_seconds_to_solve']:.2f}"]) + " |")
+    return "\n".join(lines)
+
+
+def with_tables(readme: str) -> str:
+    """The README with everything between its markers made anew."""
+    for marker, text in (("results", markdown()), ("speed", speed())):
+        begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
+        before, rest = readme.split(begin)
+        readme = f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+    return readme
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["add", "markdown"])
+    parser.add_argument("what", choices=["add", "readme"])
     parser.add_argument("tables", nargs="*", type=Path)
     parser.add_argument("--commit")
     parser.add_argument("--device")
@@ -100,4 +124,5 @@ if __name__ == "__main__":
     if arguments.what == "add":
         add(arguments.tables, arguments.commit, arguments.device)
     else:
-        print(markdown())
+        readme = RESULTS.parents[1] / "README.md"
+        readme.write_text(with_tables(readme.read_text()))

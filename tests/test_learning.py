@@ -14,10 +14,11 @@ from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.learning.advantages import generalised_advantages
 from diamond_attention.learning.ppo import PpoSettings, Weights, failed_tensor, ppo_loss, update
 from diamond_attention.learning.rollout import collect
+from diamond_attention.ranks import draw_ranks
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.settings import PolicySettings, Settings
-from diamond_attention.runs.train import train
+from diamond_attention.runs.train import _on_device, train
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
 from diamond_attention.worlds.contract import TeamSize, Transition
 from diamond_attention.worlds.xor import Xor, floor
@@ -273,6 +274,21 @@ def test_no_mask_stays_on_the_floor(trained):
     for run in trained["none"]:
         assert success_of(run, "greedy") == 0.0
         assert success_of(run, "sampled") <= floor(2, 2) + 0.03
+
+
+def test_running_out_of_device_memory_names_the_settings_to_lower():
+    def full(states, count):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+
+    with pytest.raises(UserError, match=r"ppo\.envs \(8\).*ppo\.batch.*policy\.width.*seeds"):
+        _on_device(full, begin_learning(TINY, 0), 1, TINY)
+
+
+def test_ties_between_ranks_are_as_rare_as_the_docs_say():
+    """23 random bits: with 2^16 numbers about 2^32 / 2 / 2^23 = 256 pairs are equal."""
+    numbers = np.asarray(draw_ranks(jax.random.key(3), 2**16))
+    equal = 2**16 - len(np.unique(numbers))
+    assert 180 < equal < 340
 
 
 def test_weights_are_what_gradients_reach():

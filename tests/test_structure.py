@@ -115,3 +115,12 @@ def test_make_has_the_targets_the_readme_names():
     for target in ("demo", "test"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
         assert f"make {target}" in (ROOT / "README.md").read_text()
+
+
+def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):
+    """No number without its rows: the README's tables are made from results/, and stay so."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import xor_results
+
+    text = (ROOT / "README.md").read_text()
+    assert xor_results.with_tables(text) == text
