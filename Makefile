@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint figures clean
+.PHONY: demo test lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo

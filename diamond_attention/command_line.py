@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,7 +26,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.record import Run, find_runs
-from diamond_attention.runs.settings import Settings, parse_sizes, team_sizes, to_json
+from diamond_attention.runs.settings import Settings, flat, parse_sizes, team_sizes, to_json
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
 
@@ -186,11 +186,12 @@ def evaluate_command(arguments: Sequence[str]) -> int:
 
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
+    episodes = {}
     for run, run_sizes in zip(runs, sizes, strict=True):
         if run.failure is not None:
             print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
             continue
-        evaluate(
+        episodes[run.path] = evaluate(
             run,
             sizes=run_sizes,
             episodes=options.episodes,
@@ -199,7 +200,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             seed=options.seed,
             checkpoint=options.checkpoint,
         )
-    _print_table(runs, as_json=options.json, sizes={size for run_sizes in sizes for size in run_sizes}, play=play)
+    _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
 
 
@@ -225,9 +226,11 @@ def figure_command(arguments: Sequence[str]) -> int:
 
 def show_command(arguments: Sequence[str]) -> int:
     preset, rest = _preset_name("show", arguments)
-    settings = _parse_train(preset, rest).settings
+    options = _parse_train(preset, rest, "show")
+    parse_seeds(options.seeds)
+    settings = options.settings
     print(f"# {preset}: {PRESETS[preset][0]}")
-    for name, value in _flat(to_json(settings)):
+    for name, value in flat(to_json(settings)):
         print(f"{name} = {json.dumps(value)}")
     sizes = " ".join(f"{size.agents}x{size.tasks}" for size in settings.sizes)
     print(f"# {settings.total_updates} updates of {settings.ppo.steps_per_update} steps; agents x tasks: {sizes}")
@@ -259,6 +262,8 @@ def list_command(arguments: Sequence[str]) -> int:
 def bench_command(arguments: Sequence[str]) -> int:
     options = _parse(BenchOptions, arguments, "bench")
     _known_preset("bench", options.preset)
+    if not options.seeds or min(options.seeds) < 1 or max(options.seeds) > MOST_SEEDS:
+        raise UserError(f"--seeds is {options.seeds}; each measurement trains 1 to {MOST_SEEDS} seeds at once.")
     _choose_device(options.device, quiet=False)
     from diamond_attention.bench import bench
 
@@ -324,6 +329,9 @@ def run_command(arguments: Sequence[str]) -> int:
 
         if isinstance(error, Interrupted):
             return 128 + error.signal_number
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
+            print("diamond: the device ran out of memory; use smaller teams or fewer seeds at once.", file=sys.stderr)
+            return 2
         raise
 
 
@@ -334,7 +342,7 @@ def _parse(kind: type, arguments: Sequence[str], command: str) -> Any:
     return tyro.cli(kind, args=list(arguments), prog=f"diamond {command}", config=(tyro.conf.FlagCreatePairsOff,))
 
 
-def _parse_train(preset: str, arguments: Sequence[str]) -> TrainOptions:
+def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
     """TrainOptions for a preset. The world's own settings are options because its concrete type is known here."""
     settings = PRESETS[preset][1]
     typed = dataclasses.make_dataclass(
@@ -351,7 +359,7 @@ def _parse_train(preset: str, arguments: Sequence[str]) -> TrainOptions:
     parsed = tyro.cli(
         options,
         args=list(arguments),
-        prog=f"diamond train {preset}",
+        prog=f"diamond {command} {preset}",
         default=options(settings=typed(**_fields(settings))),
         config=(tyro.conf.FlagCreatePairsOff,),
     )
@@ -442,17 +450,14 @@ def _status(runs: Sequence[Run]) -> int:
 
 def _print_table(
     runs: Sequence[Run],
+    episodes: Mapping[Path, Sequence[Mapping]] | None = None,
     as_json: bool = False,
     as_markdown: bool = False,
-    sizes: Collection[TeamSize] | None = None,
-    play: Collection[str] = ("greedy", "sampled"),
 ) -> None:
-    """All that was evaluated, or only these sizes and ways of playing."""
+    """All that was ever evaluated, or only the episodes given."""
     from diamond_attention.reports import tables
 
-    lines = [
-        line for line in tables.table_lines(runs) if (sizes is None or line.played_on in sizes) and line.play in play
-    ]
+    lines = tables.table_lines(runs, episodes)
     if as_json:
         print(json.dumps(tables.as_json(lines), indent=2))
     elif as_markdown:
@@ -461,7 +466,7 @@ def _print_table(
         tables.print_table(lines)
     for run in runs:
         if run.failure is not None:
-            print(f"failed, and not counted: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
+            print(f"failed, and not counted: {run.failure.get('sentence', run.path)}", file=sys.stderr)
 
 
 def _one_to_show(runs: Sequence[Run]) -> Run:
@@ -482,10 +487,3 @@ def _described_run(folder: Path) -> str:
     updates = max((c.update for c in list_checkpoints(run.checkpoints)), default=0)
     state = "finished" if run.finished is not None else "not finished"
     return f"{state}, {updates} of {run.settings.total_updates} updates, mask {run.settings.policy.mask}"
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    lines: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        lines += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return lines

@@ -12,7 +12,7 @@ from diamond_attention.view import TeamView
 class CommonCritic(eqx.Module):
     """One unmasked Diamond block, then a mean over each set: no order of agents or tasks can matter.
 
-    It does not read ranks: they are drawn afresh after the state, so the value is an average over them.
+    It does not read ranks, so its value is an average over them.
     """
 
     embed_agent: Projection

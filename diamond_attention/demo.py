@@ -36,7 +36,7 @@ def demo(out: Path, seeds: int, progress: Progress) -> int:
                         evaluate(run, episodes=EPISODES, dropout=dropout)
             runs += trained
     print_table(table_lines(runs))
-    shown = next(run for run in runs if run.path.parent.name == "n3_rank")
+    shown = next(run for run in reversed(runs) if run.failure is None and run.settings.policy.mask == "rank")
     print(f"{EPISODES:,} evaluation episodes for each seed.")
     print("What one team sees and chooses:", draw_attention(shown, out / "attention.png"))
     print("Success while training:        ", draw_learning_curves(runs, out / "learning_curves.png"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from diamond_attention.command_line import parse_seeds, run_command
+from diamond_attention.runs.progress import Lines, Terminal
 from diamond_attention.runs.record import read_rows
 
 SMALL = ["--policy.width=8", "--ppo.envs=8", "--ppo.steps=2", "--ppo.batch=16", "--total-steps=96"]
@@ -100,6 +101,68 @@ def test_a_wrong_evaluation_is_one_sentence_and_status_2(group, capsys, argument
     assert sentence in message
     assert message.count("\n") == 1
     assert read_rows(group / "seed_0" / "episodes.csv") == before
+
+
+def test_evaluate_prints_what_it_has_just_played_and_nothing_older(group, capsys):
+    for checkpoint, episodes, seed in (("96", 12, "3"), ("48", 8, "3"), ("96", 6, "4")):
+        arguments = ["--sampled", "--checkpoint", checkpoint, "--episodes", str(episodes), "--seed", seed, "--json"]
+        assert run_command(["evaluate", str(group), *arguments]) == 0
+        (line,) = json.loads(capsys.readouterr().out)
+        assert line["episodes"] == episodes
+        rows = read_rows(group / "seed_1" / "episodes.csv")[-episodes:]
+        assert line["per_seed"][1] == pytest.approx(sum(float(row["success"]) for row in rows) / episodes)
+
+
+def test_runs_with_other_settings_get_lines_of_their_own(group, tmp_path, capsys):
+    other = ["--ppo.learning-rate", "3e-3", "--seeds", "0:2", "--out", str(tmp_path / "other"), "--quiet"]
+    assert run_command(["train", "xor-demo", *SMALL, *other]) == 0
+    for folder in (group, tmp_path / "other"):
+        run_command(["evaluate", str(folder), "--episodes", "5"])
+    capsys.readouterr()
+    run_command(["table", str(group), str(tmp_path / "other"), "--markdown"])
+    text = capsys.readouterr().out
+    assert "ppo.learning_rate=0.003" in text
+    assert len([line for line in text.splitlines() if "2x2 | 2x2" in line]) == 2
+
+
+@pytest.mark.parametrize("shown", [Lines, Terminal])
+def test_progress_shows_success_speed_and_time_left(shown, capsys, monkeypatch):
+    monkeypatch.setattr("diamond_attention.runs.progress.SECONDS_BETWEEN_LINES", 0.0)
+    progress = shown()
+    progress.begin("training", 100, 0)
+    for done in (10, 20, 30):
+        progress.advance(done, {"success": 0.75})
+    progress.say("something happened.")
+    progress.end("finished")
+    said = "".join(capsys.readouterr())
+    assert "something happened." in said
+    assert "finished" in said
+    if shown is Lines:
+        assert "30 of 100 steps, success 0.750" in said
+        assert "s left" in said
+
+
+def test_the_demo_trains_tabulates_and_draws(tmp_path, monkeypatch, capsys):
+    from dataclasses import replace
+
+    from diamond_attention import demo
+    from diamond_attention.runs import presets
+
+    text, settings = presets.PRESETS["xor-demo"]
+    small = replace(
+        settings,
+        policy=replace(settings.policy, width=8),
+        ppo=replace(settings.ppo, envs=8, batch=16),
+        total_steps=96,
+    )
+    monkeypatch.setitem(presets.PRESETS, "xor-demo", (text, small))
+    monkeypatch.setattr(demo, "TEAM_SIZES", ("2",))
+    monkeypatch.setattr(demo, "EPISODES", 20)
+    assert run_command(["demo", "--out", str(tmp_path), "--seeds", "2", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("2x2") >= 4  # rank, none, dropout on and off
+    assert (tmp_path / "attention.png").exists()
+    assert (tmp_path / "learning_curves.png").exists()
 
 
 def test_table_prints_text_and_markdown(group, capsys):

@@ -21,6 +21,7 @@ from diamond_attention.runs.checkpoint import save_checkpoint
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import create_group, open_run
 from diamond_attention.runs.settings import FORMAT, PolicySettings, Settings, from_json, parse_sizes, to_json
+from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.xor import Xor
 
@@ -163,7 +164,7 @@ def test_something_that_is_no_settings_file_is_refused(values):
 @pytest.mark.parametrize("name", ["chess", None, 3, "os", "__import__"])
 def test_a_world_is_looked_up_and_never_imported(name):
     assert refusal(written(Settings(), world__name=name)) == (
-        f"the run's world is {name!r}, which is not one of xor; "
+        f"the run's world is {name!r}, which is not one of {', '.join(WORLDS)}; "
         "a run on your own world is opened from Python, with world=…"
     )
 
@@ -525,7 +526,7 @@ def test_show_prints_what_train_would_use(capsys):
     out = capsys.readouterr().out.splitlines()
     for line in ("ppo.envs = 8", "ppo.batch = 16", 'agents = "2:3"', 'tasks = "3"', "policy.width = 32"):
         assert line in out
-    assert out[-1] == "# 3000 updates of 16 steps; agents x tasks: 2x3 3x3"
+    assert out[-1] == "# 2500 updates of 16 steps; agents x tasks: 2x3 3x3"
 
 
 def test_the_installed_command_ends_with_status_2_too(tmp_path):
@@ -559,3 +560,39 @@ def test_asking_for_a_gpu_that_is_not_there_is_an_error_and_not_a_slow_run(comma
 )
 def test_seeds_are_read_as_numbers_ranges_and_lists(text, seeds):
     assert parse_seeds(text) == seeds
+
+
+def test_an_older_format_is_migrated_step_by_step(tmp_path, monkeypatch):
+    """Format 0 called the team sizes players; its migration renames them and the run opens."""
+    from diamond_attention.runs import record
+    from diamond_attention.runs.settings import Settings, to_json
+
+    def rename(values):
+        settings = dict(values["settings"])
+        settings["agents"] = settings.pop("players")
+        return {**values, "settings": settings}
+
+    monkeypatch.setitem(record.MIGRATIONS, 0, rename)
+    settings = to_json(Settings(agents="3"))
+    settings["players"] = settings.pop("agents")
+    described = {"format": 0, "preset": "xor", "seed": 0, "group_seeds": [0], "settings": settings}
+    (tmp_path / "settings.json").write_text(json.dumps(described))
+    assert record.open_run(tmp_path).settings == Settings(agents="3")
+
+
+def test_a_run_on_a_world_of_ones_own_keeps_that_worlds_settings(tmp_path):
+    from dataclasses import dataclass
+
+    from diamond_attention.runs import record
+    from diamond_attention.runs.settings import Settings
+    from diamond_attention.worlds.xor import Xor
+
+    @dataclass(frozen=True)
+    class Own(Xor):
+        reach: float = 0.1
+        name = "own"
+
+    (run,) = record.create_group(tmp_path / "group", "", Settings(world=Own(reach=0.5)), [0], overwrite=False)
+    (opened,) = record.find_runs([str(tmp_path / "group")], world=Own())
+    assert opened.settings.world == Own(reach=0.5)
+    assert opened == run

@@ -95,12 +95,14 @@ def commands_in(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("page", ["README.md", "docs/how_it_works.md", "docs/your_own_world.md", "CONTRIBUTING.md"])
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
-    from diamond_attention.command_line import COMMANDS, _parse_train
+    from diamond_attention import command_line
 
     for words in commands_in((ROOT / page).read_text()):
-        assert words[0] in COMMANDS, words
+        assert words[0] in command_line.COMMANDS, words
         if words[0] in ("train", "show"):
-            _parse_train(words[1], words[2:])
+            command_line._parse_train(words[1], words[2:])
+        elif words[0] != "list":
+            command_line._parse(getattr(command_line, f"{words[0].capitalize()}Options"), words[1:], words[0])
 
 
 def test_links_between_pages_lead_somewhere():

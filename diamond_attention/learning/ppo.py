@@ -6,7 +6,7 @@ saving it is saving everything, and `jax.vmap` over it trains several seeds in o
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,8 @@ from diamond_attention.learning.rollout import (
 )
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.worlds.contract import World
+
+Ratio = Literal["joint", "agent"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class PpoSettings:
     """Gradients longer than this are scaled down to it."""
     target_kl: float | None = 0.25
     """Stop this update's epochs once the policy has moved 1.5 times this far (as SB3 does). None: never stop."""
-    ratio: Literal["joint", "agent"] = "joint"
+    ratio: Ratio = "joint"
     """Clip the team's joint probability ratio (the paper, through SB3) or each agent's own."""
     normalise_advantages: bool = True
     """Subtract the mean and divide by the deviation, in each minibatch."""
@@ -76,6 +78,8 @@ class PpoSettings:
         for name in ("value_coefficient", "entropy_coefficient"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be finite and not negative.")
+        if self.ratio not in get_args(Ratio):
+            raise UserError(f"ppo.ratio is {self.ratio!r}; it must be one of {', '.join(get_args(Ratio))}.")
         if self.target_kl is not None and not self.target_kl > 0:
             raise UserError(f"ppo.target_kl is {self.target_kl}; it must be above 0, or None to switch it off.")
         if self.steps_per_update % self.batch:
@@ -109,7 +113,7 @@ class LearnerState(NamedTuple):
     """Raw key data, so the state is arrays only."""
     update: Int[Array, ""]
     failure: Int[Array, ""]
-    """0 while all is well; otherwise 1 + the index in `checked_tensors` of the first non-finite tensor."""
+    """0 while all is well; otherwise 1 + what `failed_tensor` turns into the name of the first non-finite tensor."""
 
 
 class Learner(NamedTuple):

@@ -93,7 +93,7 @@ class DiamondPolicy(eqx.Module):
         *,
         width: int = 64,
         mask: MaskKind = "rank",
-        dropout_rate: float = 0.1,
+        dropout_rate: float = 0.5,
         key: PRNGKeyArray,
     ):
         keys = iter(jax.random.split(key, 10))

@@ -25,6 +25,12 @@ from diamond_attention.worlds.xor import floor
 
 COLOURS = {"rank": "#1f5fa8", "none": "#8a8a8a", "dropout": "#d9822b"}
 LABELS = {"rank": "rank mask", "none": "no mask", "dropout": "dropout"}
+CAPTIONS = {
+    "rank": "Each row of a block sums to one over\n"
+    "the agents its viewer can see; hatched columns are peers hidden by rank.",
+    "none": "Each row of a block sums to one.",
+    "dropout": "Weights are dropped at random and\nthe others scaled up, so a row sums to one only on average.",
+}
 HIDDEN_COLOUR = "#eeeeee"
 
 
@@ -34,7 +40,7 @@ def draw_attention(run: Run, to: Path, seed: int = 0) -> Path:
     state, step = load_run(run)
     policy, world = state.weights.policy, settings.world
     reset_key, see_key, act_key = jax.random.split(jax.random.key(seed), 3)
-    largest = settings.sizes[-1]
+    largest = max(settings.sizes)
     team = begin_episode(world, jnp.asarray([largest]), reset_key)
     views, ranks = see(world, policy, team, see_key, settings.rank_hold, dropout_in_force(settings, None))
     distributions, attention = jax.vmap(policy)(views)
@@ -66,8 +72,7 @@ def draw_attention(run: Run, to: Path, seed: int = 0) -> Path:
     for row, label in enumerate(("rank", "block 1\ntask", "block 2\ntask", "P(action)")):
         axes[row, 0].set_ylabel(label)
     figure.suptitle(
-        f"{LABELS[policy.mask]}, n={agents}, k={tasks}, after {step:,} steps. Each row of a block sums to one over\n"
-        "the agents its viewer can see; hatched columns are peers hidden by rank.",
+        f"{LABELS[policy.mask]}, n={agents}, k={tasks}, after {step:,} steps. {CAPTIONS[policy.mask]}",
         fontsize=9,
     )
     return _save(figure, to)
@@ -119,8 +124,12 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
     """Success of the training episodes: mean over seeds, 95 % interval over seeds; one panel a team size."""
     panels: dict[str, dict[tuple[str, str], list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
+        if run.failure is not None:
+            continue
         sizes = ", ".join(f"n={s.agents} k={s.tasks}" for s in run.settings.sizes)
         panels[sizes][(run.preset, run.settings.policy.mask)].append(run)
+    if not panels:
+        raise UserError("all of these runs failed, so there is no learning curve to draw.")
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, sharey=True, layout="constrained"
     )

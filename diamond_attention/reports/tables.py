@@ -1,8 +1,9 @@
 """Tables, computed from the rows in episodes.csv and from nothing else."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from rich.table import Table
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, seed_interval, wilson_interval
 from diamond_attention.reports.paper import PAPER_XOR
+from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import Run, read_rows
+from diamond_attention.runs.settings import Settings, flat, to_json
 from diamond_attention.worlds.xor import floor
 
 SIZE_AND_PLAY = ("agents", "tasks", "play", "dropout")
@@ -26,6 +29,8 @@ class Line:
 
     world: str
     preset: str
+    overrides: str
+    """Settings that differ from the preset's and have no column of their own."""
     shaped: bool
     mask: str
     trained_on: str
@@ -57,16 +62,20 @@ class Line:
         return Interval(self.mean, self.low, self.high)
 
 
-def table_lines(runs: Sequence[Run]) -> list[Line]:
-    """Groups runs that differ in nothing but the seed, and their episodes by size and way of playing."""
+def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] | None = None) -> list[Line]:
+    """Groups runs that differ in nothing but the seed, and their episodes by size and way of playing.
+
+    `episodes` are rows by run folder; by default those of the newest checkpoint in each episodes.csv.
+    """
     groups: dict[tuple, list[Run]] = defaultdict(list)
     for run in runs:
-        groups[(run.preset, run.settings)].append(run)
+        groups[(run.preset, run.settings, run.started_from)].append(run)
     lines = []
-    for (preset, settings), members in groups.items():
+    for (preset, settings, started_from), members in groups.items():
         played: dict[tuple, dict[int, list[dict[str, str]]]] = defaultdict(dict)
         for run in members:
-            for key, rows in _newest_episodes(run).items():
+            chosen = _newest_episodes(run) if episodes is None else _by_size_and_play(episodes.get(run.path, []))
+            for key, rows in chosen.items():
                 played[key][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
         for (agents, tasks, play, dropout), by_seed in played.items():
@@ -78,12 +87,12 @@ def table_lines(runs: Sequence[Run]) -> list[Line]:
             }
             if not per_seed:
                 continue
-            episodes = min(len(rows) for rows in by_seed.values())
+            each = min(len(rows) for rows in by_seed.values())
             outcomes = {float(row[measure]) for rows in by_seed.values() for row in rows}
             if len(per_seed) == 1 and outcomes <= {0.0, 1.0}:
                 # With one run there is no spread over runs; say how well this one policy is known.
                 rate = next(iter(per_seed.values()))
-                interval = wilson_interval(round(rate * episodes), episodes)
+                interval = wilson_interval(round(rate * each), each)
             else:
                 interval = seed_interval(list(per_seed.values()))
             size = (int(agents), int(tasks))
@@ -93,6 +102,7 @@ def table_lines(runs: Sequence[Run]) -> list[Line]:
                 Line(
                     world=settings.world.name,
                     preset=preset,
+                    overrides=_overrides(preset, settings, started_from),
                     shaped=bool(getattr(settings.world, "shaped", False)),
                     mask=settings.policy.mask,
                     trained_on=" ".join(f"{n}x{k}" for n, k in trained),
@@ -102,7 +112,7 @@ def table_lines(runs: Sequence[Run]) -> list[Line]:
                     seeds_trained=len(members),
                     seeds_failed=len(failed),
                     seeds_missing=len(members) - len(failed) - len(per_seed),
-                    episodes=episodes,
+                    episodes=each,
                     measure=measure,
                     **interval._asdict(),
                     seeds=tuple(sorted(per_seed)),
@@ -128,14 +138,32 @@ def _shared(runs: Sequence[Run], name: str) -> str:
     return ", ".join(sorted({str(run.environment.get(name, "unknown")) for run in runs}))
 
 
+OWN_COLUMNS = ("agents", "tasks", "policy.mask", "world.shaped")
+
+
+def _overrides(preset: str, settings: Settings, started_from: str | None) -> str:
+    usual = dict(flat(to_json(PRESETS[preset][1]))) if preset in PRESETS else {}
+    changed = [
+        f"{name}={value}"
+        for name, value in flat(to_json(settings))
+        if usual and name not in OWN_COLUMNS and usual.get(name) != value
+    ]
+    return " ".join([*changed, *([f"from={started_from}"] if started_from else [])])
+
+
+def _by_size_and_play(rows: Iterable[Mapping[str, Any]]) -> dict[tuple, list[dict[str, str]]]:
+    groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        text = {name: str(value) for name, value in row.items()}
+        groups[tuple(text[name] for name in SIZE_AND_PLAY)].append(text)
+    return groups
+
+
 def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
     """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
     once = {tuple(row[name] for name in SAME_EPISODE): row for row in read_rows(run.episodes)}
-    groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
-    for row in once.values():
-        groups[tuple(row[name] for name in SIZE_AND_PLAY)].append(row)
     newest = {}
-    for key, rows in groups.items():
+    for key, rows in _by_size_and_play(once.values()).items():
         last = max(int(row["checkpoint"]) for row in rows)
         newest[key] = [row for row in rows if int(row["checkpoint"]) == last]
     return newest
@@ -176,15 +204,16 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     """Greedy and sampled play of the same policies side by side, as the paper's Table 1 has them."""
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
-        pairs[(line.preset, line.shaped, line.mask, line.dropout, line.trained_on, line.played_on)][line.play] = line
+        name = " ".join(filter(None, [line.preset, "shaped" if line.shaped else "", line.overrides]))
+        pairs[(name, line.mask, line.dropout, line.trained_on, line.played_on)][line.play] = line
     rows = []
-    for (preset, shaped, mask, dropout, trained_on, played_on), by_play in pairs.items():
+    for (name, mask, dropout, trained_on, played_on), by_play in pairs.items():
         some = next(iter(by_play.values()))
         papers = [by_play[play].paper if play in by_play else None for play in ("greedy", "sampled")]
         rows.append(
             [
                 {"rank": "rank mask", "none": "no mask", "dropout": f"dropout, {dropout} in play"}[mask],
-                preset + (" shaped" if shaped else ""),
+                name,
                 trained_on,
                 "x".join(map(str, played_on)),
                 f"{len(some.per_seed)}/{some.seeds_trained}",

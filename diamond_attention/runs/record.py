@@ -49,6 +49,8 @@ class Run:
     group_seeds: tuple[int, ...]
     """The seeds that trained together; they resume together too."""
     settings: Settings
+    started_from: str | None = None
+    """The run whose weights it began with, as it was named then."""
 
     @property
     def checkpoints(self) -> Path:
@@ -78,7 +80,14 @@ class Run:
 # --- Creating and opening -------------------------------------------------------------------------
 
 
-def create_group(folder: Path, preset: str, settings: Settings, seeds: Sequence[int], overwrite: bool) -> list[Run]:
+def create_group(
+    folder: Path,
+    preset: str,
+    settings: Settings,
+    seeds: Sequence[int],
+    overwrite: bool,
+    started_from: str | None = None,
+) -> list[Run]:
     """A folder for each seed. What is already there stays, unless `overwrite`."""
     present = sorted(folder.glob("seed_*")) if folder.exists() else []
     if (folder / "settings.json").exists():
@@ -97,7 +106,7 @@ def create_group(folder: Path, preset: str, settings: Settings, seeds: Sequence[
         shutil.rmtree(path)
     runs = []
     for seed in seeds:
-        run = Run(folder / f"seed_{seed}", preset, seed, tuple(seeds), settings)
+        run = Run(folder / f"seed_{seed}", preset, seed, tuple(seeds), settings, started_from)
         try:
             run.checkpoints.mkdir(parents=True)
         except OSError as error:
@@ -109,6 +118,7 @@ def create_group(folder: Path, preset: str, settings: Settings, seeds: Sequence[
                 "preset": preset,
                 "seed": seed,
                 "group_seeds": list(seeds),
+                "started_from": started_from,
                 "settings": to_json(settings),
             },
         )
@@ -142,13 +152,13 @@ def open_run(path: Path, world: World | None = None) -> Run:
     named = isinstance(seeds, list) and all(isinstance(s, int) for s in seeds) and seed in seeds
     if not named or not isinstance(seed, int):
         raise UserError(f"{file} does not say which seed it is.")
-    return Run(path, str(values.get("preset", "")), seed, tuple(seeds or ()), settings)
+    return Run(path, str(values.get("preset", "")), seed, tuple(seeds or ()), settings, values.get("started_from"))
 
 
-def find_runs(paths: Iterable[Path], world: World | None = None) -> list[Run]:
+def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[Run]:
     """Runs named directly or through their group's folder, in order of seed."""
     runs = []
-    for path in paths:
+    for path in map(Path, paths):
         if (path / "settings.json").exists():
             runs.append(open_run(path, world))
             continue

@@ -35,7 +35,7 @@ class PolicySettings:
     mask: MaskKind = "rank"
     """Hide lower-ranked peers (rank, the paper), nobody (none), or random attention weights (dropout)."""
     dropout_rate: float = 0.5
-    """Share of attention weights that mask=dropout hides; a half is what ranks hide on average."""
+    """Share of attention weights that mask=dropout hides; the paper does not state it, a half is torch's default."""
     dropout_at_execution: bool = True
     """Whether mask=dropout also hides while a trained policy is evaluated. SB3, and so the paper, says no."""
 
@@ -162,6 +162,14 @@ def to_json(settings: Settings) -> dict[str, Any]:
     return values
 
 
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """{"ppo": {"envs": 64}} -> [("ppo.envs", 64)]."""
+    lines: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        lines += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return lines
+
+
 def from_json(values: Any, world: World | None = None) -> Settings:
     """Settings read back, every name and type checked. Names in the file only ever look things up.
 
@@ -180,6 +188,8 @@ def from_json(values: Any, world: World | None = None) -> Settings:
         world = typing.cast(World, _dataclass_from_json(WORLDS[name], described, "world"))
     elif name != world.name:
         raise UserError(f"the run was trained on the world {name!r}, not on {world.name!r}.")
+    else:  # the kind of world is given; its settings are the run's own
+        world = typing.cast(World, _dataclass_from_json(type(world), described, "world"))
     rest = {key: value for key, value in values.items() if key != "world"}
     return _dataclass_from_json(Settings, rest, "", world=world)
 

@@ -57,7 +57,7 @@ def train(
     out: Path | str,
     *,
     preset: str = "",
-    from_run: Path | None = None,
+    from_run: Path | str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> list[Run]:
@@ -65,11 +65,16 @@ def train(
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise UserError(f"seeds is {list(seeds)}; give at least one, each once, from 0 to 4294967295.")
     folder = Path(out)
-    states = [begin_learning(settings, seed) for seed in seeds]
-    if from_run is not None:
-        states = _with_weights_of(from_run, settings, seeds, states)
     with exclusive(folder):
-        runs = create_group(folder, preset, settings, seeds, overwrite)
+        sources = None if from_run is None else _sources(Path(from_run), settings, seeds)
+        states = [begin_learning(settings, seed) for seed in seeds]
+        if sources is not None:
+            states = _with_weights_of(sources, states)
+        started_from = None if from_run is None else str(from_run)
+        runs = create_group(folder, preset, settings, seeds, overwrite, started_from)
+        if from_run is not None:
+            for run, state in zip(runs, states, strict=True):  # so that resume never falls back to fresh weights
+                save_checkpoint(run.checkpoints, jax.device_get(state), step=0, score=None)
         return _train(runs, states, done=0, progress=progress or Quiet())
 
 
@@ -275,9 +280,9 @@ def _newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lea
         usable = {}
         for unfinished in run.checkpoints.glob("*.partial"):
             progress.say(f"skipped {unfinished}, which was never finished.")
-            shutil.rmtree(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
         for path in sorted(run.checkpoints.glob("step_*")):
-            if path.suffix == ".partial":
+            if path.suffix == ".partial" or path.is_symlink():
                 continue
             try:
                 state = load_checkpoint(path, shapes)
@@ -304,7 +309,7 @@ def _newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lea
     states = []
     for i, run in enumerate(runs):
         at = done if run.failure is None else max(good[i], default=0)
-        state = load_checkpoint(good[i][at].path, shapes) if at else begin_learning(settings, run.seed)
+        state = load_checkpoint(good[i][at].path, shapes) if at in good[i] else begin_learning(settings, run.seed)
         if run.failure is not None:
             state = state._replace(failure=jnp.ones((), jnp.int32))  # frozen, as when it failed
         states.append(state)
@@ -338,10 +343,8 @@ def load_run(run: Run, which: str = "last") -> tuple[LearnerState, int]:
     return load_checkpoint(chosen.path, shapes), chosen.step
 
 
-def _with_weights_of(
-    path: Path, settings: Settings, seeds: Sequence[int], states: list[LearnerState]
-) -> list[LearnerState]:
-    """The same learners with another run's weights: one run for all seeds, or a group's seed for seed."""
+def _sources(path: Path, settings: Settings, seeds: Sequence[int]) -> list[Run]:
+    """The runs that `--from` means: one run for all seeds, or a group's seed for seed."""
     own_world = settings.world.name not in WORLDS
     sources = find_runs([path], settings.world if own_world else None)
     if len(sources) == 1:
@@ -354,6 +357,11 @@ def _with_weights_of(
                 f"--from is {path}, which has no seed {missing[0]}; name one of its runs, or train its seeds."
             )
         sources = [by_seed[seed] for seed in seeds]
+    return sources
+
+
+def _with_weights_of(sources: list[Run], states: list[LearnerState]) -> list[LearnerState]:
+    """The same learners with those runs' weights."""
     started = []
     for source, state in zip(sources, states, strict=True):
         weights = load_run(source)[0].weights

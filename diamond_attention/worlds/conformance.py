@@ -105,6 +105,7 @@ def _check_views(world: World, state: State, views: AgentView, ranks: Array, siz
     own = np.asarray(views.agent_present)[:, 0]
     _require(own.sum() <= int(size.agents), "more agents see themselves as present than the team has.")
     _require(own.any(), "no agent of the team sees itself as present.")
+    _require(jnp.all(jnp.sum(views.task_present, axis=1) <= size.tasks), "views() shows more tasks than there are.")
     # Ranks may only be heard, never seen: everything else must stay the same when they change.
     other = world.views(state, ranks[::-1])
     for name in ("agents", "tasks", "agent_present", "task_present"):
@@ -220,14 +221,18 @@ def _check_purity(world: World, size: TeamSize, seed: int) -> None:
     )
     # Under vmap and jit Python runs once, so anything hidden in Python would show as a difference.
     keys = jax.random.split(key, 3)
-    together = jax.jit(jax.vmap(lambda k: world.reset(k, size)))(keys)
-    apart = [world.reset(k, size) for k in keys]
-    for i, alone in enumerate(apart):
+    ranks = jnp.linspace(0.1, 0.9, world.max_agents, dtype=jnp.float32)
+
+    def begin_and_step(k: PRNGKeyArray) -> tuple:
+        state = world.reset(k, size)
+        return state, world.step(state, actions, k), world.views(state, ranks), world.team_view(state)
+
+    together = jax.jit(jax.vmap(begin_and_step))(keys)
+    for i, k in enumerate(keys):
         batched = jax.tree.map(lambda x: x[i], together)  # noqa: B023 - used at once
-        _require(
-            all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.allclose(a, b, atol=1e-5)), batched, alone))),
-            "reset() gives another state inside jax.vmap than alone.",
-        )
+        close = jax.tree.map(lambda a, b: bool(jnp.allclose(a, b, atol=1e-4)), batched, begin_and_step(k))
+        for name, part in zip(("reset", "step", "views", "team_view"), close, strict=True):
+            _require(all(jax.tree.leaves(part)), f"{name}() gives something else inside jax.vmap than alone.")
 
 
 def _equal(first: object, second: object) -> bool:
