@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/diamond demo
 
 test: $(VENV)/.installed-for-tests lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .

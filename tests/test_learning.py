@@ -127,7 +127,9 @@ def test_the_joint_ratio_is_the_product_of_the_agents_own():
 
 
 def test_updates_stop_once_the_policy_has_moved_too_far():
-    far = dataclasses.replace(TINY.ppo, envs=64, batch=128, epochs=8, learning_rate=0.1, target_kl=0.01, anneal=False)
+    far = dataclasses.replace(
+        TINY.ppo, envs=64, batch=128, epochs=8, learning_rate=3e-3, target_kl=1e-3, anneal=False
+    )
     settings = dataclasses.replace(TINY, ppo=far)
     _, metrics = jax.jit(lambda s: update(build_learner(settings), s))(begin_learning(settings, 0))
     assert 1 <= int(metrics["minibatches"]) < 8

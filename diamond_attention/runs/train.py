@@ -65,11 +65,11 @@ def train(
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise UserError(f"seeds is {list(seeds)}; give at least one, each once, from 0 to 4294967295.")
     folder = Path(out)
+    sources = None if from_run is None else _sources(Path(from_run), settings, seeds)
+    states = [begin_learning(settings, seed) for seed in seeds]
+    if sources is not None:
+        states = _with_weights_of(sources, states)
     with exclusive(folder):
-        sources = None if from_run is None else _sources(Path(from_run), settings, seeds)
-        states = [begin_learning(settings, seed) for seed in seeds]
-        if sources is not None:
-            states = _with_weights_of(sources, states)
         started_from = None if from_run is None else str(from_run)
         runs = create_group(folder, preset, settings, seeds, overwrite, started_from)
         if from_run is not None:
