@@ -15,7 +15,7 @@ from diamond_attention.reports.paper import PAPER_XOR
 from diamond_attention.worlds.xor import floor
 
 RESULTS = Path(__file__).parents[1] / "results" / "xor.csv"
-WHAT = ("preset", "shaped", "mask", "trained_on", "players", "actions", "play", "dropout")
+WHAT = ("preset", "shaped", "overrides", "mask", "trained_on", "players", "actions", "play", "dropout")
 COLUMNS = (*WHAT, "seed", "success", "episodes", "commit", "device")
 
 
@@ -25,6 +25,7 @@ def rows_of(table: Path, commit: str | None, device: str | None) -> list[dict[st
         players, actions = line["played_on"]
         for seed, success in zip(line.get("seeds", range(len(line["per_seed"]))), line["per_seed"], strict=True):
             row = {**line, "players": players, "actions": actions, "seed": seed, "success": success}
+            row.setdefault("overrides", "")
             row["commit"], row["device"] = commit or line["commit"], device or line["device"]
             rows.append({name: str(row[name]) for name in COLUMNS})
     return rows
@@ -101,7 +102,8 @@ def speed() -> str:
         for result in json.loads(file.read_text())["results"] if file.exists() else []:
             cells = [device, str(result["seeds"]), f"{result['compile_seconds']:.0f}"]
             cells += [f"{result['updates_per_second']:.0f}", f"{result['steps_per_second']:,.0f}"]
-            lines.append("| " + " | ".join([*cells, f"{result['slowest_seconds_to_solve']:.2f}"]) + " |")
+            solved = result["slowest_seconds_to_solve"]
+            lines.append("| " + " | ".join([*cells, "not reached" if solved is None else f"{solved:.2f}"]) + " |")
     return "\n".join(lines)
 
 
