@@ -152,7 +152,7 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
         axis.set(title=sizes, xlabel="steps of the team", ylim=(-0.02, 1.05))
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(fontsize=8, frameon=False, loc="center right")
+        axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     axes[0, 0].set_ylabel("success while training (sampled)\nmean and 95 % interval over seeds")
     return _save(figure, to)
 
