@@ -49,8 +49,8 @@ class ChooseTaskHead(eqx.Module):
         query = self.viewer_projection(viewer)
         keys = jax.vmap(self.task_projection)(tasks)
         # Divided by the fourth root of the width. By the square root, as in attention, ranks move the logits so
-        # little that large teams stay on the saddle; undivided, the first policies are too peaked to ever win a
-        # sparse game of five.
+        # little that learning takes twice as long; undivided, the first policies are too peaked to win a sparse
+        # game of five.
         logits = small_product(keys, query[:, None])[:, 0] / query.shape[0] ** 0.25
         allowed = view.task_present if view.legal_actions is None else view.legal_actions
         return Categorical(jnp.where(allowed, logits, -jnp.inf))
