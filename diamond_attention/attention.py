@@ -59,11 +59,15 @@ class BlockOutput(NamedTuple):
     agents: Float[Array, "agent 2*width"]
     """Agents having seen tasks."""
     weights: Float[Array, "task agent"]
-    """P: what acted, returned so that figures need no hooks and cannot drift from it."""
+    """P: what acted, returned so that figures need no hooks and cannot drift from it. The mean over heads."""
 
 
 class DiamondBlock(eqx.Module):
-    """Eq. 4: one score matrix, read in both directions."""
+    """Eq. 4: one score matrix, read in both directions.
+
+    The paper's block has one head. With several, each is a slice of the channels with scores and a term M of
+    its own.
+    """
 
     agent_values: eqx.nn.Linear  # W_A
     task_values: eqx.nn.Linear  # W_T
@@ -77,19 +81,29 @@ class DiamondBlock(eqx.Module):
         self,
         tasks: Float[Array, "task width"],
         agents: Float[Array, "agent width"],
-        score_term: Float[Array, "task agent"],
+        score_terms: Float[Array, "head task agent"],
         kept: Bool[Array, "task agent"] | None = None,
         keep_probability: float = 1.0,
     ) -> BlockOutput:
-        """`score_term` is M: 0 or -inf. `kept` is the dropout ablation's mask on the weights."""
-        scores = small_product(tasks, agents.T) / jnp.sqrt(tasks.shape[-1]) + score_term
-        weights = softmax_or_zero(scores)
-        if kept is not None:
-            weights = jnp.where(kept, weights / keep_probability, 0.0)
+        """`score_terms` is M, one for each head. `kept` is the dropout ablation's mask on the weights."""
+        heads = score_terms.shape[0]
+        agent_values = jax.vmap(self.agent_values)(agents)
+        task_values = jax.vmap(self.task_values)(tasks)
+        to_tasks, to_agents, every_weights = [], [], []
+        size = tasks.shape[-1] // heads
+        for head in range(heads):
+            own = slice(head * size, (head + 1) * size)
+            scores = small_product(tasks[:, own], agents[:, own].T) / jnp.sqrt(size) + score_terms[head]
+            weights = softmax_or_zero(scores).astype(tasks.dtype)  # M is float32, so the softmax was too
+            if kept is not None:
+                weights = jnp.where(kept, weights / keep_probability, 0.0)
+            to_tasks.append(small_product(weights, agent_values[:, own]))
+            to_agents.append(small_product(weights.T, task_values[:, own]))
+            every_weights.append(weights)
         return BlockOutput(
-            tasks=jnp.concatenate([small_product(weights, jax.vmap(self.agent_values)(agents)), tasks], axis=-1),
-            agents=jnp.concatenate([small_product(weights.T, jax.vmap(self.task_values)(tasks)), agents], axis=-1),
-            weights=weights,
+            tasks=jnp.concatenate([*to_tasks, tasks], axis=-1),
+            agents=jnp.concatenate([*to_agents, agents], axis=-1),
+            weights=jnp.mean(jnp.stack(every_weights), axis=0),
         )
 
 

@@ -37,7 +37,7 @@ class CommonCritic(eqx.Module):
     def __call__(self, view: TeamView) -> Float[Array, ""]:
         agents = jax.vmap(self.embed_agent)(view.agents)
         tasks = jax.vmap(self.embed_task)(view.tasks)
-        seen = self.block(tasks, agents, presence_term(view.task_present, view.agent_present))
+        seen = self.block(tasks, agents, presence_term(view.task_present, view.agent_present)[None])
         agents = jax.vmap(self.agent_projection)(seen.agents)
         tasks = jax.vmap(self.task_projection)(seen.tasks)
         counts = jnp.log1p(jnp.stack([jnp.sum(view.agent_present), jnp.sum(view.task_present)]))

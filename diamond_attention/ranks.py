@@ -16,8 +16,21 @@ from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.view import as_each_viewer_lists
 
-MaskKind = Literal["rank", "none", "dropout"]
-"""How peers are hidden: by rank (the paper), not at all, or at random (the two ablations)."""
+MaskKind = Literal["rank", "none", "dropout", "signed", "floor", "first", "split"]
+"""What ranks do to attention.
+
+    rank      hide lower-ranked peers: the paper
+    none      nothing; nobody is hidden (ablation)
+    dropout   nothing; attention weights are dropped at random (ablation)
+
+The hard mask breaks symmetry by blinding: the top-ranked agent sees nobody it could bump into. Four forms
+that break it and leave every peer visible somewhere:
+
+    signed    nobody is hidden; a learned bias favours higher-ranked peers and disfavours lower-ranked ones
+    floor     lower-ranked peers are damped by a learned amount instead of hidden
+    first     the hard mask in the first block; the second sees everybody
+    split     the hard mask in half of the channels; the other half sees everybody
+"""
 
 HIDDEN = -jnp.inf
 
@@ -49,6 +62,11 @@ def rank_mask(ranks: Float32[Array, " agent"]) -> Float[Array, " agent"]:
     Equal ranks see each other, so a tie hides nobody and the viewer always sees itself.
     """
     return jnp.where(ranks >= ranks[0], 0.0, HIDDEN)
+
+
+def rank_sign(ranks: Float32[Array, " agent"]) -> Float[Array, " agent"]:
+    """For one viewer (row 0): 1 for higher-ranked peers, -1 for lower-ranked ones, 0 for itself and ties."""
+    return jnp.sign(ranks - ranks[0])
 
 
 def draw_kept_attention(

@@ -1,5 +1,6 @@
 """Views, ranks, the mask of Eq. 3, the block of Eq. 4 and the policy, against answers worked out by hand."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +12,12 @@ from diamond_attention.actions import Categorical, ChooseTask, Continuous, Gauss
 from diamond_attention.attention import DiamondBlock, presence_term, softmax_or_zero
 from diamond_attention.critics import CommonCritic
 from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
-from diamond_attention.ranks import draw_kept_attention, draw_ranks, hear_ranks, hold_ranks, rank_mask
+from diamond_attention.ranks import draw_kept_attention, draw_ranks, hear_ranks, hold_ranks, rank_mask, rank_sign
 from diamond_attention.view import AgentView, TeamView, viewer_first
 
 INFINITY = jnp.inf
 AGENT_FEATURES, TASK_FEATURES, WIDTH = 3, 2, 8
+WITHOUT_BLINDING = ["signed", "floor", "first", "split"]
 
 
 def random_view(key, agents: int, tasks: int, absent_agents: int = 0, absent_tasks: int = 0) -> AgentView:
@@ -80,7 +82,7 @@ def test_block_of_two_tasks_and_three_agents_worked_by_hand():
     tasks = jnp.array([[0.0], [np.log(2.0)]])
     agents = jnp.array([[1.0], [0.0], [5.0]])
     term = jnp.array([0.0, 0.0, -INFINITY])[None].repeat(2, 0)  # the third agent is hidden
-    out = block(tasks, agents, term)
+    out = block(tasks, agents, term[None])
     # Task 0 scores both visible agents 0; task 1 scores them log 2 and 0, that is two to one.
     np.testing.assert_allclose(out.weights, [[1 / 2, 1 / 2, 0], [2 / 3, 1 / 3, 0]], rtol=1e-6)
     np.testing.assert_allclose(out.tasks, [[2 * 1 / 2, 0.0], [2 * 2 / 3, np.log(2)]], rtol=1e-6)
@@ -92,7 +94,7 @@ def test_joined_features_stay_with_their_own_rows():
     """Eq. 4 as read here: tasks keep T beside what they saw, agents keep A. The shapes pin it."""
     block = DiamondBlock(WIDTH, key=jax.random.key(0))
     tasks, agents = jax.random.normal(jax.random.key(1), (5, WIDTH)), jax.random.normal(jax.random.key(2), (3, WIDTH))
-    out = block(tasks, agents, jnp.zeros((5, 3)))
+    out = block(tasks, agents, jnp.zeros((1, 5, 3)))
     assert out.tasks.shape == (5, 2 * WIDTH)
     assert out.agents.shape == (3, 2 * WIDTH)
     np.testing.assert_array_equal(out.tasks[:, WIDTH:], tasks)
@@ -114,7 +116,7 @@ def test_softmax_equals_the_library_where_nothing_is_hidden(seed):
     np.testing.assert_allclose(softmax_or_zero(scores), jax.nn.softmax(scores, axis=-1), atol=1e-6)
 
 
-@pytest.mark.parametrize("mask", ["rank", "none"])
+@pytest.mark.parametrize("mask", ["rank", "none", *WITHOUT_BLINDING])
 def test_the_order_of_peers_changes_nothing(mask):
     policy = policy_with(mask)
     view = random_view(jax.random.key(1), agents=5, tasks=4)
@@ -126,7 +128,7 @@ def test_the_order_of_peers_changes_nothing(mask):
     np.testing.assert_allclose(moved_weights[0], weights[0][:, order], atol=1e-6)
 
 
-@pytest.mark.parametrize("mask", ["rank", "none"])
+@pytest.mark.parametrize("mask", ["rank", "none", *WITHOUT_BLINDING])
 def test_the_order_of_tasks_only_reorders_the_choices(mask):
     policy = policy_with(mask)
     view = random_view(jax.random.key(2), agents=4, tasks=5)
@@ -136,7 +138,7 @@ def test_the_order_of_tasks_only_reorders_the_choices(mask):
     np.testing.assert_allclose(after.logits, before.logits[order], atol=1e-5)
 
 
-@pytest.mark.parametrize("mask", ["rank", "none"])
+@pytest.mark.parametrize("mask", ["rank", "none", *WITHOUT_BLINDING])
 def test_absent_agents_and_tasks_change_nothing(mask):
     policy = policy_with(mask)
     view = random_view(jax.random.key(3), agents=6, tasks=5, absent_agents=3, absent_tasks=2)
@@ -158,6 +160,61 @@ def test_a_hidden_peer_cannot_influence_the_viewer():
     assert not np.allclose(policy(visible)[0].logits, policy(view)[0].logits)
 
 
+@pytest.mark.parametrize("mask", WITHOUT_BLINDING)
+def test_other_forms_hide_nobody_altogether(mask):
+    """A lower-ranked peer, hidden by the hard mask, still reaches the top-ranked viewer."""
+    policy = policy_with(mask)
+    view = random_view(jax.random.key(4), agents=3, tasks=3)._replace(ranks=jnp.float32([0.9, 0.1, 0.5]))
+    changed = view._replace(agents=view.agents.at[1].add(1.0))
+    assert not np.allclose(policy(changed)[0].logits, policy(view)[0].logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("mask", ["rank", *WITHOUT_BLINDING])
+def test_ranks_tell_identical_agents_apart(mask):
+    """Everybody sees the same; only the ranks they heard differ."""
+    policy = policy_with(mask)
+    agents, tasks = jnp.ones((3, AGENT_FEATURES)), jax.random.normal(jax.random.key(0), (3, TASK_FEATURES))
+    view = AgentView(agents, tasks, jnp.ones(3, bool), jnp.ones(3, bool), jnp.float32([0.2, 0.5, 0.8]))
+    top = view._replace(ranks=jnp.float32([0.8, 0.2, 0.5]))
+    assert not np.allclose(policy(view)[0].logits, policy(top)[0].logits, atol=1e-5)
+
+
+def test_first_is_the_hard_mask_in_the_first_block_and_none_in_the_second():
+    view = random_view(jax.random.key(4), agents=3, tasks=3)._replace(ranks=jnp.float32([0.5, 0.1, 0.9]))
+    first, second, _ = policy_with("first")(view)[1]
+    np.testing.assert_array_equal(first[:, 1], 0)
+    assert bool(jnp.all(second[:, 1] > 0))
+    np.testing.assert_array_equal(first, policy_with("rank")(view)[1][0])
+
+
+def test_split_is_the_mean_of_a_masked_and_an_open_head():
+    block = DiamondBlock(4, key=jax.random.key(0))
+    tasks, agents = jax.random.normal(jax.random.key(1), (2, 4)), jax.random.normal(jax.random.key(2), (3, 4))
+    hidden, open_ = jnp.array([0.0, -INFINITY, 0.0]), jnp.zeros(3)
+    out = block(tasks, agents, jnp.stack([hidden, open_])[:, None])
+    masked = softmax_or_zero(tasks[:, :2] @ agents[:, :2].T / np.sqrt(2) + hidden)
+    everybody = softmax_or_zero(tasks[:, 2:] @ agents[:, 2:].T / np.sqrt(2))
+    np.testing.assert_allclose(out.weights, (masked + everybody) / 2, atol=1e-6)
+    values = jax.vmap(block.agent_values)(agents)
+    expected = jnp.concatenate([masked @ values[:, :2], everybody @ values[:, 2:], tasks], axis=-1)
+    np.testing.assert_allclose(out.tasks, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mask", "off"), [("signed", 0.0), ("floor", -1e9)])
+def test_a_learned_bias_of_nothing_is_no_mask(mask, off):
+    view = random_view(jax.random.key(5), agents=3, tasks=3)
+    policy = eqx.tree_at(lambda p: p.rank_bias, policy_with(mask), jnp.full(2, off))
+    np.testing.assert_allclose(policy(view)[0].logits, policy_with("none")(view)[0].logits, atol=1e-6)
+
+
+def test_biases_of_three_agents_worked_by_hand():
+    ranks = jnp.float32([0.5, 0.1, 0.9])
+    np.testing.assert_array_equal(rank_sign(ranks), [0, -1, 1])
+    np.testing.assert_array_equal(policy_with("signed").rank_terms(0, ranks)[0, 0], [0, -1, 1])
+    damped = policy_with("floor").rank_terms(1, ranks)[0, 0]
+    np.testing.assert_allclose(damped, [0, -np.log1p(np.exp(2.0)), 0], rtol=1e-6)
+
+
 def test_without_the_mask_ranks_mean_nothing():
     """If a policy could read the numbers, the ablation without a mask would prove nothing."""
     view = random_view(jax.random.key(5), agents=3, tasks=3)
@@ -166,8 +223,9 @@ def test_without_the_mask_ranks_mean_nothing():
         np.testing.assert_array_equal(policy(view)[0].logits, policy(view._replace(ranks=view.ranks[::-1]))[0].logits)
 
 
-def test_only_the_order_of_ranks_matters():
-    policy = policy_with("rank")
+@pytest.mark.parametrize("mask", ["rank", *WITHOUT_BLINDING])
+def test_only_the_order_of_ranks_matters(mask):
+    policy = policy_with(mask)
     view = random_view(jax.random.key(6), agents=4, tasks=3)
     squeezed = view._replace(ranks=(view.ranks / 1000).astype(jnp.float32))
     np.testing.assert_array_equal(policy(view)[0].logits, policy(squeezed)[0].logits)

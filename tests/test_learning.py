@@ -12,8 +12,17 @@ from diamond_attention.actions import ChooseTask
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.learning.advantages import generalised_advantages
-from diamond_attention.learning.ppo import PpoSettings, Weights, failed_tensor, ppo_loss, update
-from diamond_attention.learning.rollout import collect
+from diamond_attention.learning.ppo import (
+    PpoSettings,
+    ValueScale,
+    Weights,
+    computing_in,
+    failed_tensor,
+    follow_values,
+    ppo_loss,
+    update,
+)
+from diamond_attention.learning.rollout import Experience, TeamState, begin_episode, collect
 from diamond_attention.ranks import draw_ranks
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
@@ -21,6 +30,7 @@ from diamond_attention.runs.settings import PolicySettings, Settings
 from diamond_attention.runs.train import _on_device, train
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
 from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor, floor
 
 TINY = Settings(
@@ -198,21 +208,75 @@ def test_a_time_limit_is_truncation_and_episodes_restart():
     settings = Settings(
         world=Waiting(), agents="1", policy=PolicySettings(width=8), ppo=PpoSettings(envs=2, steps=7, batch=14)
     )
-    state = begin_learning(settings, 0)
-    _, experience = jax.jit(
-        lambda s: collect(
-            settings.world,
-            jnp.array([[1, 1]]),
-            *s.weights,
-            jax.tree.map(lambda x: x[0], s.teams),
-            jax.random.key(0),
-            7,
-            1,
-        )
-    )(state)
+    experience = waited(settings, begin_episode(settings.world, jnp.array([[1, 1]]), jax.random.key(0)))
     assert experience.truncated.tolist() == [False, False, True, False, False, True, False]
     assert not bool(experience.terminated.any())
     assert experience.finished_return.tolist() == [0, 0, 3, 0, 0, 3, 0]
+
+
+def waited(settings: Settings, team: TeamState, cut_after: int | None = None) -> Experience:
+    weights = begin_learning(settings, 0).weights
+    sizes = jnp.array([[1, 1]])
+    return jax.jit(lambda w: collect(settings.world, sizes, *w, team, jax.random.key(0), 7, 1, cut_after))(weights)[1]
+
+
+def test_a_first_episode_cut_short_is_truncated_but_not_reported():
+    settings = Settings(world=Waiting(), agents="1", policy=PolicySettings(width=8))
+    short = begin_episode(settings.world, jnp.array([[1, 1]]), jax.random.key(0), cut_at=1)
+    experience = waited(settings, short)
+    assert experience.truncated.tolist() == [True, False, False, True, False, False, True]
+    assert experience.finished_return.tolist() == [0, 0, 0, 3, 0, 0, 3]
+
+
+def test_training_episodes_may_be_cut_before_the_worlds_limit():
+    settings = Settings(world=Waiting(), agents="1", policy=PolicySettings(width=8))
+    begun = begin_episode(settings.world, jnp.array([[1, 1]]), jax.random.key(0), cut_at=2)
+    experience = waited(settings, begun, cut_after=2)
+    assert experience.truncated.tolist() == [False, True, False, True, False, True, False]
+    assert experience.finished_return.tolist() == [0, 2, 0, 2, 0, 2, 0]
+
+
+def test_teams_begin_out_of_phase():
+    settings = Settings(
+        world=Waiting(), agents="1", policy=PolicySettings(width=8), ppo=PpoSettings(envs=64, batch=128)
+    )
+    assert set(begin_learning(settings, 0).teams.cut_at.tolist()) == {1, 2, 3}
+
+
+def test_in_half_precision_the_policy_says_nearly_the_same_and_learns_in_full():
+    settings = dataclasses.replace(TINY, world=Spread(), agents="4")
+    state = begin_learning(settings, 0)
+    team = jax.tree.map(lambda x: x[0], state.teams)
+    views = settings.world.views(team.world, draw_ranks(jax.random.key(1), 4))
+    full, _ = jax.vmap(state.weights.policy)(views)
+    half, _ = jax.vmap(computing_in("bfloat16", state.weights.policy))(views)
+    assert half.mean.dtype == jnp.float32
+    assert not np.array_equal(half.mean, full.mean)
+    np.testing.assert_allclose(half.mean, full.mean, atol=0.1 * float(jnp.abs(full.mean).max()))
+    learner = build_learner(
+        dataclasses.replace(settings, ppo=dataclasses.replace(settings.ppo, precision="bfloat16"))
+    )
+    after, _ = jax.jit(lambda s: update(learner, s))(state)
+    assert {x.dtype for x in jax.tree.leaves(after.weights)} == {jnp.dtype("float32")}
+    assert int(after.failure) == 0
+
+
+def test_following_the_values_changes_no_value():
+    """The critic's last layer is corrected for the new scale, so what it says about any state stays the same."""
+    settings = Settings(world=Waiting(), agents="1", policy=PolicySettings(width=8))
+    weights = begin_learning(settings, 0).weights
+    view = settings.world.team_view(None)
+    scale = ValueScale(*jnp.array([0.3, 2.0, 0.5]))
+    targets = jnp.array([-900.0, -700.0, -100.0])
+    moved_weights, moved = follow_values(weights, scale, targets)
+    values = []
+    for critic, by in ((weights.critic, scale), (moved_weights.critic, moved)):
+        centre, deviation = by.centre_and_deviation()
+        values.append(float(centre + deviation * critic(view)))
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-5)
+    # Debiased: after one update from nothing the scale is that of the targets alone.
+    centre, deviation = follow_values(weights, ValueScale(*jnp.zeros(3)), targets)[1].centre_and_deviation()
+    np.testing.assert_allclose([centre, deviation], [np.mean(targets), np.std(targets)], rtol=1e-5)
 
 
 def test_the_critic_of_an_endless_task_learns_its_endless_value():

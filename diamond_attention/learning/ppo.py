@@ -6,8 +6,9 @@ saving it is saving everything, and `jax.vmap` over it trains several seeds in o
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -28,6 +29,7 @@ from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.worlds.contract import World
 
 Ratio = Literal["joint", "agent"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,14 @@ class PpoSettings:
     """Clip the team's joint probability ratio (the paper, through SB3) or each agent's own."""
     normalise_advantages: bool = True
     """Subtract the mean and divide by the deviation, in each minibatch."""
+    precision: Precision = "float32"
+    """What the policy's layers compute in while training. bfloat16: faster on a GPU, slower on a CPU. Weights, the
+    critic, ranks and log-probabilities are float32 always."""
+    normalise_values: bool = False
+    """Let the critic predict values less their running mean, over their running deviation. For large rewards."""
+    cut_after: int | None = None
+    """Cut training episodes after this many steps; what follows is still in the critic's value. None: at the
+    world's time limit. Fewer: more beginnings among the steps, where most of the coordinating is done."""
 
     def __post_init__(self) -> None:
         for name in ("envs", "steps", "batch", "epochs"):
@@ -80,6 +90,10 @@ class PpoSettings:
                 raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be finite and not negative.")
         if self.ratio not in get_args(Ratio):
             raise UserError(f"ppo.ratio is {self.ratio!r}; it must be one of {', '.join(get_args(Ratio))}.")
+        if self.precision not in get_args(Precision):
+            raise UserError(
+                f"ppo.precision is {self.precision!r}; it must be one of {', '.join(get_args(Precision))}."
+            )
         if self.target_kl is not None and not self.target_kl > 0:
             raise UserError(f"ppo.target_kl is {self.target_kl}; it must be above 0, or None to switch it off.")
         if self.steps_per_update % self.batch:
@@ -87,6 +101,8 @@ class PpoSettings:
                 f"ppo.batch is {self.batch}, which does not divide the {self.steps_per_update} steps of a rollout "
                 f"(ppo.envs {self.envs} × ppo.steps {self.steps}); choose a divisor."
             )
+        if self.cut_after is not None and self.cut_after < 1:
+            raise UserError(f"ppo.cut_after is {self.cut_after}; it must be at least 1, or None to switch it off.")
         if self.normalise_advantages and self.batch < 2:
             raise UserError("ppo.batch is 1, and advantages cannot be normalised over one sample; use 2 or more.")
 
@@ -102,10 +118,31 @@ class Weights(NamedTuple):
     critic: CommonCritic
 
 
+class ValueScale(NamedTuple):
+    """Running moments of the values to be predicted: a debiased exponential average over updates."""
+
+    mean: Float[Array, ""]
+    mean_square: Float[Array, ""]
+    weight: Float[Array, ""]
+
+    def centre_and_deviation(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """0 and 1 before anything was seen."""
+        weight = jnp.where(self.weight > 0, self.weight, 1.0)
+        centre = self.mean / weight
+        deviation = jnp.sqrt(jnp.maximum(self.mean_square / weight - centre**2, 1e-6))
+        return centre, jnp.where(self.weight > 0, deviation, 1.0)
+
+
+VALUE_SCALE_RATE = 0.1
+"""Share of each new update in the running moments: they must follow as the team improves."""
+
+
 class LearnerState(NamedTuple):
     """Everything one seed's training depends on. Two equal states have equal futures."""
 
     weights: Weights
+    value_scale: ValueScale | None
+    """What turns the critic's output into values, where they are normalised."""
     optimiser: optax.OptState
     teams: TeamState
     """Leading axis: env."""
@@ -134,11 +171,18 @@ def optimiser(ppo: PpoSettings) -> optax.GradientTransformation:
 
 def begin(learner: Learner, weights: Weights, key: PRNGKeyArray) -> LearnerState:
     """A learner that has not yet taken a step."""
-    key, reset_key = jax.random.split(key)
+    key, reset_key, phase_key = jax.random.split(key, 3)
     sizes = jnp.asarray(learner.sizes)
-    teams = jax.vmap(lambda k: begin_episode(learner.world, sizes, k))(jax.random.split(reset_key, learner.ppo.envs))
+    # The first episodes are cut anywhere, so that teams are out of phase from then on. Otherwise all of them
+    # would begin together, and an update would see nothing but beginnings, the next nothing but ends.
+    full_length = learner.world.time_limit if learner.ppo.cut_after is None else learner.ppo.cut_after
+    cut_at = jax.random.randint(phase_key, (learner.ppo.envs,), 1, full_length + 1)
+    teams = jax.vmap(lambda k, cut: begin_episode(learner.world, sizes, k, cut))(
+        jax.random.split(reset_key, learner.ppo.envs), cut_at
+    )
     return LearnerState(
         weights=weights,
+        value_scale=ValueScale(*jnp.zeros(3)) if learner.ppo.normalise_values else None,
         optimiser=optimiser(learner.ppo).init(ravel_pytree(weights)[0]),
         teams=teams,
         key=jax.random.key_data(key),
@@ -157,15 +201,22 @@ def update(learner: Learner, state: LearnerState) -> tuple[LearnerState, dict[st
         lambda team, k: collect(
             learner.world,
             jnp.asarray(learner.sizes),
-            *state.weights,
+            computing_in(ppo.precision, state.weights.policy),
+            state.weights.critic,
             team,
             k,
             ppo.steps,
             learner.hold,
+            ppo.cut_after,
         )
     )(state.teams, jax.random.split(rollout_key, ppo.envs))
 
     # Advantages.
+    if state.value_scale is not None:
+        centre, deviation = state.value_scale.centre_and_deviation()
+        experience = experience._replace(
+            value=centre + deviation * experience.value, next_value=centre + deviation * experience.next_value
+        )
     advantages = jax.vmap(generalised_advantages, in_axes=(0, 0, 0, 0, 0, None, None))(
         experience.reward,
         experience.value,
@@ -176,14 +227,19 @@ def update(learner: Learner, state: LearnerState) -> tuple[LearnerState, dict[st
         ppo.gae_lambda,
     )
     targets = advantages + experience.value
+    weights, value_scale, goals = state.weights, state.value_scale, targets
+    if value_scale is not None:
+        weights, value_scale = follow_values(weights, value_scale, targets)
+        centre, deviation = value_scale.centre_and_deviation()
+        goals = (targets - centre) / deviation
 
     # Minibatch epochs.
     learning_rate = jnp.asarray(ppo.learning_rate)
     if ppo.anneal:
         learning_rate = learning_rate * (1.0 - state.update / learner.total_updates)
-    samples = jax.tree.map(lambda x: x.reshape(ppo.steps_per_update, *x.shape[2:]), (experience, advantages, targets))
+    samples = jax.tree.map(lambda x: x.reshape(ppo.steps_per_update, *x.shape[2:]), (experience, advantages, goals))
     progress = Progress(
-        weights=state.weights,
+        weights=weights,
         optimiser=state.optimiser,
         stopped=jnp.asarray(False),
         failure=first_non_finite(rollout_tensors(experience)),
@@ -203,11 +259,46 @@ def update(learner: Learner, state: LearnerState) -> tuple[LearnerState, dict[st
     # The barrier keeps XLA from computing `failed` anew inside every one of the selections below.
     failed = jax.lax.optimization_barrier((state.failure > 0) | (progress.failure > 0))
     after = LearnerState(
-        progress.weights, progress.optimiser, teams, jax.random.key_data(key), state.update + 1, state.failure
+        progress.weights,
+        value_scale,
+        progress.optimiser,
+        teams,
+        jax.random.key_data(key),
+        state.update + 1,
+        state.failure,
     )
     after = jax.tree.map(lambda new, old: jnp.where(failed, old, new), after, state)
     after = after._replace(failure=jnp.where(state.failure > 0, state.failure, progress.failure))
     return after, summarise(experience, advantages, targets, learning, learning_rate)
+
+
+def computing_in(precision: Precision, policy: DiamondPolicy) -> DiamondPolicy:
+    """The same policy with its linear layers in that precision; everything else stays float32."""
+    if precision == "float32":
+        return policy
+
+    def cast(module: Any) -> Any:
+        return jax.tree.map(lambda x: x.astype(precision), module) if isinstance(module, eqx.nn.Linear) else module
+
+    return jax.tree.map(cast, policy, is_leaf=lambda module: isinstance(module, eqx.nn.Linear))
+
+
+def follow_values(weights: Weights, scale: ValueScale, targets: Float[Array, "..."]) -> tuple[Weights, ValueScale]:
+    """Moves the scale towards these targets, and the critic's last layer so that every value stays what it was."""
+    moved = ValueScale(
+        mean=(1 - VALUE_SCALE_RATE) * scale.mean + VALUE_SCALE_RATE * jnp.mean(targets),
+        mean_square=(1 - VALUE_SCALE_RATE) * scale.mean_square + VALUE_SCALE_RATE * jnp.mean(targets**2),
+        weight=(1 - VALUE_SCALE_RATE) * scale.weight + VALUE_SCALE_RATE,
+    )
+    (old_centre, old_deviation), (centre, deviation) = scale.centre_and_deviation(), moved.centre_and_deviation()
+    last = weights.critic.value
+    assert last.bias is not None
+    corrected = (
+        last.weight * old_deviation / deviation,
+        (last.bias * old_deviation + old_centre - centre) / deviation,
+    )
+    critic = eqx.tree_at(lambda critic: (critic.value.weight, critic.value.bias), weights.critic, corrected)
+    return weights._replace(critic=critic), moved
 
 
 class Progress(NamedTuple):
@@ -260,9 +351,10 @@ def ppo_loss(
     targets: Float[Array, " sample"],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """The clipped objective, the critic's squared error and the entropy bonus."""
+    policy = computing_in(ppo.precision, weights.policy)
 
     def ask_again(view, action):
-        distribution, _ = weights.policy(view)
+        distribution, _ = policy(view)
         return distribution.log_probability(action), distribution.entropy()
 
     log_probability, entropy = jax.vmap(jax.vmap(ask_again))(experience.views, experience.actions)
@@ -306,7 +398,7 @@ def summarise(
     learning_rate: Array,
 ) -> dict[str, Array]:
     """One row of metrics.csv. Means over finished episodes are NaN in an update that finished none."""
-    episodes = jnp.sum(experience.terminated | experience.truncated)
+    episodes = jnp.sum(experience.finished)
     used = learning.pop("used")
     unexplained = jnp.var(targets - experience.value) / jnp.maximum(jnp.var(targets), 1e-8)
     return {

@@ -22,6 +22,8 @@ class TeamState(NamedTuple):
     ranks: Float32[Array, " agent"]
     """Held between draws; replaced at step 0 of every episode."""
     step_of_episode: Int[Array, ""]
+    cut_at: Int[Array, ""]
+    """The step at which the episode is cut if it has not terminated before."""
     episode_return: Float[Array, ""]
     episode_measures: dict[str, Float[Array, ""]]
 
@@ -40,8 +42,10 @@ class Experience(NamedTuple):
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
+    finished: Bool[Array, ""]
+    """The last step of a whole episode: it terminated, or ran to its full time limit."""
     finished_return: Float[Array, ""]
-    """The episode's return at its last step, else 0."""
+    """The episode's return at its last step if it was a whole one, else 0."""
     finished_measures: dict[str, Float[Array, ""]]
 
 
@@ -51,7 +55,10 @@ def choose_size(sizes: Int[Array, "choice 2"], key: PRNGKeyArray) -> TeamSize:
     return TeamSize(agents, tasks)
 
 
-def begin_episode(world: World, sizes: Int[Array, "choice 2"], key: PRNGKeyArray) -> TeamState:
+def begin_episode(
+    world: World, sizes: Int[Array, "choice 2"], key: PRNGKeyArray, cut_at: Int[Array, ""] | int | None = None
+) -> TeamState:
+    """An episode at its first step, to be cut at the world's time limit unless said."""
     size_key, reset_key, action_key = jax.random.split(key, 3)
     state = world.reset(reset_key, choose_size(sizes, size_key))
     measures = measures_of(world, state, action_key)
@@ -59,6 +66,7 @@ def begin_episode(world: World, sizes: Int[Array, "choice 2"], key: PRNGKeyArray
         world=state,
         ranks=jnp.zeros(world.max_agents, jnp.float32),
         step_of_episode=jnp.zeros((), jnp.int32),
+        cut_at=jnp.asarray(world.time_limit if cut_at is None else cut_at, jnp.int32),
         episode_return=jnp.zeros(()),
         episode_measures={name: jnp.zeros(()) for name in measures},
     )
@@ -138,10 +146,11 @@ def play_step(
         world=transition.state,
         ranks=ranks,
         step_of_episode=step,
+        cut_at=team.cut_at,
         episode_return=team.episode_return + transition.reward,
         episode_measures={name: total + transition.measures[name] for name, total in team.episode_measures.items()},
     )
-    truncated = ~transition.terminated & (step >= world.time_limit)
+    truncated = ~transition.terminated & (step >= team.cut_at)
     return Played(reached, views, actions, log_probability, transition.reward, transition.terminated, truncated)
 
 
@@ -154,8 +163,13 @@ def collect(
     key: PRNGKeyArray,
     steps: int,
     hold: RankHold,
+    cut_after: int | None = None,
 ) -> tuple[TeamState, Experience]:
-    """`steps` steps of one team, beginning a new episode whenever one ends."""
+    """`steps` steps of one team, beginning a new episode whenever one ends.
+
+    Episodes are cut after `cut_after` steps, by default at the world's time limit.
+    """
+    full_length = world.time_limit if cut_after is None else cut_after
     dropout = policy.mask == "dropout"
 
     def one_step(team: TeamState, key: PRNGKeyArray) -> tuple[TeamState, Experience]:
@@ -164,7 +178,8 @@ def collect(
         played = play_step(world, policy, team, play_key, hold=hold, dropout=dropout, greedy=False)
         reached = played.reached
         over = played.terminated | played.truncated
-        fresh = begin_episode(world, sizes, reset_key)
+        finished = played.terminated | (played.truncated & (reached.cut_at == full_length))
+        fresh = begin_episode(world, sizes, reset_key, full_length)
         after = jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, reached)
         return after, Experience(
             views=played.views,
@@ -176,8 +191,11 @@ def collect(
             reward=played.reward,
             terminated=played.terminated,
             truncated=played.truncated,
-            finished_return=jnp.where(over, reached.episode_return, 0.0),
-            finished_measures={name: jnp.where(over, total, 0.0) for name, total in reached.episode_measures.items()},
+            finished=finished,
+            finished_return=jnp.where(finished, reached.episode_return, 0.0),
+            finished_measures={
+                name: jnp.where(finished, total, 0.0) for name, total in reached.episode_measures.items()
+            },
         )
 
     return jax.lax.scan(one_step, team, jax.random.split(key, steps))

@@ -11,7 +11,7 @@ Nothing depends on how many agents or tasks there are.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Categorical, ChooseTask, Distribution, Gaussian
 from diamond_attention.attention import (
@@ -21,10 +21,13 @@ from diamond_attention.attention import (
     presence_term,
     small_product,
 )
-from diamond_attention.ranks import MaskKind, rank_mask
+from diamond_attention.ranks import MaskKind, rank_mask, rank_sign
 from diamond_attention.view import AgentView
 
 BLOCKS = 3
+
+MASKED_BLOCKS = 2
+"""The third block attends to the viewer alone, whom no mask hides."""
 
 Attention = tuple[Float[Array, "task agent"], Float[Array, "task agent"], Float[Array, "task 1"]]
 """The weights P of each block, in the viewer's order: column 0 is the viewer itself."""
@@ -51,7 +54,7 @@ class ChooseTaskHead(eqx.Module):
         # Divided by the fourth root of the width. By the square root, as in attention, ranks move the logits so
         # little that learning takes twice as long; undivided, the first policies are too peaked to win a sparse
         # game of five.
-        logits = small_product(keys, query[:, None])[:, 0] / query.shape[0] ** 0.25
+        logits = small_product(keys, query[:, None])[:, 0].astype(jnp.float32) / query.shape[0] ** 0.25
         allowed = view.task_present if view.legal_actions is None else view.legal_actions
         return Categorical(jnp.where(allowed, logits, -jnp.inf))
 
@@ -70,7 +73,8 @@ class ContinuousHead(eqx.Module):
         self.log_std = jnp.zeros(components)
 
     def __call__(self, viewer: Float[Array, " feature"]) -> Gaussian:
-        return Gaussian(self.mean(jax.nn.silu(self.hidden(viewer))), self.log_std)
+        mean = self.mean(jax.nn.silu(self.hidden(viewer))).astype(jnp.float32)
+        return Gaussian(mean, self.log_std)
 
 
 class DiamondPolicy(eqx.Module):
@@ -82,6 +86,8 @@ class DiamondPolicy(eqx.Module):
     agent_projections: tuple[Projection, Projection]
     task_projections: tuple[Projection, Projection]
     head: ChooseTaskHead | ContinuousHead
+    rank_bias: Float[Array, " block"] | None
+    """What a rank is worth in each masked block, where that is learned (signed, floor)."""
     mask: MaskKind = eqx.field(static=True)
     dropout_rate: float = eqx.field(static=True)
 
@@ -116,33 +122,49 @@ class DiamondPolicy(eqx.Module):
             self.head = ChooseTaskHead(2 * width, width, key=next(keys))
         else:
             self.head = ContinuousHead(2 * width, width, action_kind.size, key=next(keys))
+        self.rank_bias = {"signed": jnp.full(MASKED_BLOCKS, 1.0), "floor": jnp.full(MASKED_BLOCKS, 2.0)}.get(mask)
         self.mask = mask
         self.dropout_rate = dropout_rate
 
     def __call__(self, view: AgentView) -> tuple[Distribution, Attention]:
-        agents = jax.vmap(self.embed_agent)(view.agents)
-        tasks = jax.vmap(self.embed_task)(view.tasks)
-        score_term = presence_term(view.task_present, view.agent_present)
-        if self.mask == "rank":
-            score_term = score_term + rank_mask(view.ranks)
+        precision = self.embed_agent.first.weight.dtype
+        agents = jax.vmap(self.embed_agent)(view.agents.astype(precision))
+        tasks = jax.vmap(self.embed_task)(view.tasks.astype(precision))
+        present = presence_term(view.task_present, view.agent_present)
 
-        def attend(block: int, tasks: Array, agents: Array, score_term: Array):
+        def attend(block: int, tasks: Array, agents: Array, score_terms: Array):
             kept = None if view.kept_attention is None else view.kept_attention[block, :, : agents.shape[0]]
-            return self.blocks[block](tasks, agents, score_term, kept, 1.0 - self.dropout_rate)
+            return self.blocks[block](tasks, agents, score_terms, kept, 1.0 - self.dropout_rate)
 
-        first = attend(0, tasks, agents, score_term)
+        first = attend(0, tasks, agents, present + self.rank_terms(0, view.ranks))
         tasks = jax.vmap(self.task_projections[0])(first.tasks)
         agents = jax.vmap(self.agent_projections[0])(first.agents)
 
-        second = attend(1, tasks, agents, score_term)
+        second = attend(1, tasks, agents, present + self.rank_terms(1, view.ranks))
         tasks = jax.vmap(self.task_projections[1])(second.tasks)
         viewer = self.agent_projections[1](second.agents[0])
 
-        # The viewer always sees itself, so the mask leaves this last block as it is.
-        third = attend(2, tasks, viewer[None], score_term[:, :1])
+        # The viewer always sees itself, so no mask changes this last block.
+        third = attend(2, tasks, viewer[None], present[None, :, :1])
         distribution: Distribution
         if isinstance(self.head, ChooseTaskHead):
             distribution = self.head(third.agents[0], third.tasks, view)
         else:
             distribution = self.head(third.agents[0])
         return distribution, (first.weights, second.weights, third.weights)
+
+    def rank_terms(self, block: int, ranks: Float32[Array, " agent"]) -> Float[Array, "head 1 agent"]:
+        """What ranks add to the scores of a block, in each of its heads. The only place where ranks enter."""
+        nothing = jnp.zeros_like(ranks)
+        if self.mask == "rank" or (self.mask == "first" and block == 0):
+            terms = [rank_mask(ranks)]
+        elif self.mask == "split":
+            terms = [rank_mask(ranks), nothing]
+        elif self.mask == "signed" and self.rank_bias is not None:
+            terms = [self.rank_bias[block] * rank_sign(ranks)]
+        elif self.mask == "floor" and self.rank_bias is not None:
+            # Softplus: a lower rank may come to mean nothing, but never an advantage.
+            terms = [-jax.nn.softplus(self.rank_bias[block]) * (ranks < ranks[0])]
+        else:
+            terms = [nothing]
+        return jnp.stack(terms)[:, None]

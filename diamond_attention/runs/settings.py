@@ -33,7 +33,8 @@ class PolicySettings:
     width: int = 64
     """Features of every token. More: more capacity; time grows with its square."""
     mask: MaskKind = "rank"
-    """Hide lower-ranked peers (rank, the paper), nobody (none), or random attention weights (dropout)."""
+    """What ranks do to attention: rank hides lower-ranked peers (the paper), none and dropout are the ablations;
+    signed, floor, first and split break symmetry without blinding anybody (see ranks.py)."""
     dropout_rate: float = 0.5
     """Share of attention weights that mask=dropout hides; the paper does not state it, a half is torch's default."""
     dropout_at_execution: bool = True
@@ -44,6 +45,8 @@ class PolicySettings:
             raise UserError(f"policy.width is {self.width}; it must be at least 2.")
         if self.mask not in typing.get_args(MaskKind):
             raise UserError(f"policy.mask is {self.mask!r}; it must be one of {_listed(typing.get_args(MaskKind))}.")
+        if self.mask == "split" and self.width % 2:
+            raise UserError(f"policy.width is {self.width}; policy.mask split needs an even one.")
         if not 0 <= self.dropout_rate < 1:
             raise UserError(f"policy.dropout_rate is {self.dropout_rate}; it must be at least 0 and below 1.")
         if self.mask == "dropout" and self.dropout_rate == 0:
