@@ -49,7 +49,7 @@ FAST_PARTICLES = PpoSettings(
 )
 
 # Two cores: half the width (a quarter of the arithmetic), and smaller batches, since no device has to be filled.
-SMALL_PARTICLES = dataclasses.replace(FAST_PARTICLES, envs=512, steps=32, batch=2048, precision="float32")
+SMALL_PARTICLES = dataclasses.replace(FAST_PARTICLES, envs=256, batch=1024, precision="float32")
 
 PRESETS: dict[str, tuple[str, Settings]] = {
     "xor": (
@@ -121,7 +121,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
             agents="4",
             policy=PolicySettings(width=32),
             ppo=SMALL_PARTICLES,
-            total_steps=5_000_000,
+            total_steps=2_500_000,
             checkpoint_every=20,
         ),
     ),
@@ -146,7 +146,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
             agents="4",
             policy=PolicySettings(width=32),
             ppo=SMALL_PARTICLES,
-            total_steps=5_000_000,
+            total_steps=2_500_000,
             checkpoint_every=20,
         ),
     ),
