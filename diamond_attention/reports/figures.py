@@ -136,8 +136,9 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
     if not panels:
         raise UserError("all of these runs failed, so there is no learning curve to draw.")
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, layout="constrained")
+    worlds = [*TITLES, *sorted({world for world, _ in panels} - TITLES.keys())]
     smallest_first = sorted(
-        panels.items(), key=lambda panel: (panel[0][0], next(iter(panel[1].values()))[0].settings.sizes)
+        panels.items(), key=lambda panel: (worlds.index(panel[0][0]), next(iter(panel[1].values()))[0].settings.sizes)
     )
     before = ""
     for axis, ((world, sizes), policies) in zip(axes[0], smallest_first, strict=True):
@@ -167,7 +168,7 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
             axis.text(0.5, 0.5, "no training episode has ended yet", ha="center", transform=axis.transAxes)
         label = _measure(next(iter(policies.values())))[1]
         if label != before:
-            axis.set_ylabel(f"{label}\nmean and 95 % interval over seeds")
+            axis.set_ylabel(label)
         before = label
     return save(figure, to)
 
@@ -175,11 +176,11 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
 def _measure(runs: Sequence[Run]) -> tuple[str, str, float]:
     """What a learning curve shows: a column of metrics.csv, its name, and what it is divided by."""
     if any("success" in row for run in runs for row in read_rows(run.metrics)[:1]):
-        return "success", "success while training (sampled)", 1.0
+        return "success", "success while training (sampled)\nmean and 95 % interval over seeds", 1.0
     teams = {int(size.agents) for size in runs[0].settings.sizes}
     if len(teams) > 1:  # a mean over episodes of different teams has no one number to be divided by
-        return "return", "return of training episodes (sampled)", 1.0
-    return "return", "return per agent of training episodes (sampled)", float(teams.pop())
+        return "return", "return of training episodes\nmean and 95 % interval over seeds", 1.0
+    return "return", "return per agent of training episodes\nmean and 95 % interval over seeds", float(teams.pop())
 
 
 def _curves(runs: Sequence[Run], points: int = 60) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from jaxtyping import UInt8
 from matplotlib.animation import FFMpegWriter
 from PIL import Image
 
@@ -17,10 +18,10 @@ from diamond_attention.reports.scenes import scene_of
 from diamond_attention.runs.record import Run
 from diamond_attention.worlds.contract import TeamSize
 
-INCHES, DOTS = (5.4, 6.12), 100
+INCHES, DOTS = (5.4, 6.4), 80
 """Even numbers of pixels in both directions, which mp4 needs."""
 
-PALETTE = 96
+PALETTE = 128
 """Colours of a GIF. Below 256 there is room for a transparent one, and pixels that stay as they were cost nothing."""
 
 FASTEST = 50
@@ -59,24 +60,25 @@ class _Stage:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.figure = plt.figure(figsize=INCHES, dpi=DOTS)
-        axes = self.figure.add_axes((0.03, 0.095, 0.94, 0.94 * INCHES[0] / INCHES[1]))
+        axes = self.figure.add_axes((0.03, 0.09, 0.94, 0.94 * INCHES[0] / INCHES[1]))
         self._scene = scene_of(recording.world.name)(axes, recording, names=False, text_size=12)
         run, size = recording.run, recording.size
         trained = sorted({int(trained.agents) for trained in run.settings.sizes})
         on = str(trained[0]) if len(trained) == 1 else f"{trained[0]} to {trained[-1]}"
+        team = f"{size.agents} agents" + ("" if size.agents == size.tasks else f", {size.tasks} tasks")
         self.figure.text(
             0.03,
-            0.957,
-            f"{size.agents} agents; {naming(run.settings.policy.mask).label}, trained on {on}",
+            0.95,
+            f"{team}: {naming(run.settings.policy.mask).label}, trained on {on}",
             fontsize=11,
             fontweight="bold",
         )
-        self._score = self.figure.text(0.97, 0.957, "", fontsize=11, ha="right", family="monospace")
-        self.figure.text(0.03, 0.085, self._scene.legend, fontsize=8, va="top", color="#404040", wrap=True)
+        self._score = self.figure.text(0.03, 0.905, "", fontsize=10.5, family="monospace")
+        self.figure.text(0.03, 0.08, self._scene.legend, fontsize=8, va="top", color="#404040", wrap=True)
 
     def show(self, frame: int) -> None:
         score = self.recording.returns[frame] / int(self.recording.size.agents)
-        self._score.set_text(f"step {frame:3d}  R {score:7.1f}".replace("-", "−"))
+        self._score.set_text(f"step {frame:3d}   R so far {score:8.1f}".replace("-", "−"))
         self._scene.show(frame)
 
     def picture(self, frame: int) -> Image.Image:
@@ -88,18 +90,28 @@ class _Stage:
 def _write_gif(stage: _Stage, to: Path, frames_per_second: int) -> None:
     last = stage.recording.frames - 1
     # One palette for all frames, of the colours of three of them: palettes of their own would flicker.
-    samples = [stage.picture(frame) for frame in (0, last // 2, last)]
-    together = Image.new("RGB", (samples[0].width, samples[0].height * len(samples)))
-    for index, sample in enumerate(samples):
-        together.paste(sample, (0, index * sample.height))
-    palette = together.quantize(PALETTE, dither=Image.Dither.NONE)
-    frames = [
-        stage.picture(frame).quantize(palette=palette, dither=Image.Dither.NONE)
-        for frame in range(stage.recording.frames)
-    ]
+    samples = Image.fromarray(np.concatenate([np.asarray(stage.picture(frame)) for frame in (0, last // 2, last)]))
+    palette = samples.quantize(PALETTE).getpalette() or []
+    nearest = _nearest_colours(palette)
+    frames = []
+    for frame in range(stage.recording.frames):
+        red, green, blue = np.moveaxis(np.asarray(stage.picture(frame)) >> 3, -1, 0)
+        frames.append(Image.fromarray(nearest[red, green, blue]))
+        frames[-1].putpalette(palette)
     frames[0].save(
-        to, save_all=True, append_images=frames[1:], duration=round(1000 / frames_per_second), loop=0, optimize=False
+        to, save_all=True, append_images=frames[1:], duration=round(1000 / frames_per_second), loop=0, optimize=True
     )
+
+
+def _nearest_colours(palette: list[int]) -> UInt8[np.ndarray, "32 32 32"]:
+    """For every colour of five bits a channel, the nearest in the palette.
+
+    Pillow's own search is coarser: it turns a white background grey.
+    """
+    levels = np.arange(32) * 255 // 31
+    colours = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1)
+    apart = [np.sum((colours - colour) ** 2, axis=-1) for colour in np.reshape(palette, (-1, 3))]
+    return np.argmin(apart, axis=0).astype(np.uint8)
 
 
 def _write_mp4(stage: _Stage, to: Path, frames_per_second: int) -> None:

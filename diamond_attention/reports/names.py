@@ -13,6 +13,8 @@ class Naming(NamedTuple):
     """What can be read off a picture of its attention weights."""
     hides_in: tuple[int, ...] = ()
     """Blocks, counted from 0, in which lower-ranked peers have no weight at all."""
+    hears_ranks: bool = True
+    """Whether ranks change anything, so that a picture should show them."""
 
 
 EVERYBODY = "Each row of a block sums to one."
@@ -25,11 +27,12 @@ KINDS: dict[str, Naming] = {
         f"Each row of a block sums to one over the agents its viewer can see; {HATCHED}",
         hides_in=(0, 1),
     ),
-    "none": Naming("no mask", "#7a7a7a", EVERYBODY),
+    "none": Naming("no mask", "#7a7a7a", EVERYBODY, hears_ranks=False),
     "dropout": Naming(
         "dropout",
         "#e69f00",
         "Weights are dropped at random and the others scaled up, so a row sums to one only on average.",
+        hears_ranks=False,
     ),
     "signed": Naming(
         "signed bias",

@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from diamond_attention.errors import UserError
+from diamond_attention.reports.names import naming
 from diamond_attention.reports.panels import text_on
 from diamond_attention.reports.recording import Recording
 from diamond_attention.worlds.food import Food
@@ -25,6 +26,7 @@ AGENT_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00
 
 TASK_COLOUR = "#30363d"
 TRAIL_FRAMES = 40
+LINE_SHADES = 5
 FURTHEST_SHOWN = 2.5
 """In half widths of the world: an agent that runs away leaves the picture instead of shrinking it."""
 
@@ -49,7 +51,9 @@ class Scene(Protocol):
     legend: str
     """One sentence that says what there is to see."""
 
-    def __init__(self, axes: Axes, recording: Recording, names: bool, text_size: float) -> None: ...
+    def __init__(self, axes: Axes, recording: Recording, names: bool, text_size: float) -> None:
+        """`names` also labels agents and tasks, for a picture that has more to say about them."""
+        ...
 
     def show(self, frame: int) -> None: ...
 
@@ -65,9 +69,10 @@ class ParticleScene:
         target = "food" if isinstance(world, Food) else "landmark"
         agents, tasks = int(recording.size.agents), int(recording.size.tasks)
         radius, half_width = world.physics.agent_radius, world.half_width
+        self._ranked = naming(recording.run.settings.policy.mask).hears_ranks
         self.legend = (
-            f"Number in a disc: the agent's place by rank. Lines: what share of a {target} "
-            "it gives itself among those it sees (block 1)."
+            f"{'Number in a disc: place by rank, 1 is the highest. ' if self._ranked else ''}Lines: how much of a "
+            f"{target} an agent keeps to itself among those it sees (attention of block 1)."
         )
         self._colours = np.asarray([to_rgb(agent_colour(agent)) for agent in range(agents)])
 
@@ -89,8 +94,8 @@ class ParticleScene:
             axes.add_collection(made, autolim=False)
             return made
 
-        self._trails = LineCollection([], linewidths=1.6, zorder=1, capstyle="round")
-        self._attention = LineCollection([], linewidths=1.4, zorder=2)
+        self._trails = LineCollection([], linewidths=2.2, zorder=1, capstyle="round", colors=self._colours, alpha=0.5)
+        self._attention = LineCollection([], linewidths=1.0, zorder=2)
         for lines in (self._trails, self._attention):
             axes.add_collection(lines, autolim=False)
         if isinstance(world, Food):
@@ -106,7 +111,6 @@ class ParticleScene:
         ]
         self._label_at = np.asarray([label_at, label_at])
         self._agents = discs(radius, agents, facecolor=self._colours, edgecolor="white", linewidth=0.8, zorder=4)
-        self._agents.set_alpha(0.92)
         self._labels = [
             axes.text(
                 0,
@@ -133,8 +137,8 @@ class ParticleScene:
         for label, place in zip(self._task_labels, tasks + self._label_at, strict=False):
             label.set_position(tuple(place))
         for agent, (label, position) in enumerate(zip(self._labels, positions, strict=True)):
-            place = self._places[frame, agent]
-            label.set_text(f"{agent_name(agent)}\n#{place}" if self._names else str(place))
+            name, place = agent_name(agent), self._places[frame, agent]
+            label.set_text(name if not self._ranked else f"{name}\n#{place}" if self._names else str(place))
             label.set_position(tuple(position))
         self._show_attention(positions, tasks, self._recording.weights[frame])
         self._show_trails(past)
@@ -149,16 +153,14 @@ class ParticleScene:
         ends = np.broadcast_to(tasks, (len(positions), *tasks.shape))
         begins = np.broadcast_to(positions[:, None], ends.shape)
         self._attention.set_segments(list(np.stack([begins, ends], axis=2).reshape(-1, 2, 2)))
-        # Eight agents and eight tasks make 64 lines; at full strength they would cover everything else.
-        colours = np.concatenate([np.repeat(self._colours, len(tasks), axis=0), 0.6 * own.reshape(-1, 1)], axis=1)
+        # Eight agents and eight tasks make 64 lines: at full strength they would cover everything else, and in
+        # as many shades as there are weights a movie would be twice as large.
+        shades = np.floor(own * LINE_SHADES) / LINE_SHADES
+        colours = np.concatenate([np.repeat(self._colours, len(tasks), axis=0), 0.6 * shades.reshape(-1, 1)], axis=1)
         self._attention.set_color(colours.tolist())
 
     def _show_trails(self, past: Float[np.ndarray, "frame agent 2"]) -> None:
-        segments = np.stack([past[:-1], past[1:]], axis=2)  # [frame, agent, end, 2]
-        fade = np.linspace(0, 0.55, TRAIL_FRAMES + 1)[1:][TRAIL_FRAMES - len(segments) :]
-        alpha = np.repeat(fade, len(self._colours))[:, None]
-        self._trails.set_segments(list(segments.reshape(-1, 2, 2)))
-        self._trails.set_color(np.concatenate([np.tile(self._colours, (len(segments), 1)), alpha], axis=1).tolist())
+        self._trails.set_segments(list(past.swapaxes(0, 1)))
 
 
 SCENES: dict[str, type[Scene]] = {"spread": ParticleScene, "food": ParticleScene}

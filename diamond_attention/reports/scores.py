@@ -28,6 +28,8 @@ MARKERS = "os^Dv<>"
 MOST_DIFFERENCES = 2
 """Settings named in a legend before it says "…"."""
 
+MOST_HEATMAPS_ABREAST = 3
+
 
 @dataclass
 class Played:
@@ -128,12 +130,10 @@ def draw_team_sizes(runs: Sequence[Run], to: Path) -> Path | None:
     figure, axes = plt.subplots(1, len(panels), figsize=(5.4 * len(panels), 4.9), squeeze=False, layout="constrained")
     for axis, (ways, sizes) in zip(axes[0], panels, strict=True):
         _draw_team_size(axis, ways, sizes)
-    seeds = {way.seeds for ways, _ in panels for way in ways}
-    few, many = min(seeds), max(seeds)
-    over = "one training seed each, so no intervals" if many == 1 else f"95 % interval over {few}–{many} seeds"
-    if few == many > 1:
-        over = f"95 % interval over {many} training seeds"
-    axes[0, 0].set_ylabel(f"R, return per agent (higher is better)\nmean and {over}" if many > 1 else f"R; {over}")
+    few, *_, many = sorted([way.seeds for ways, _ in panels for way in ways] * 2)
+    seeds = f"{many}" if few == many else f"{few} to {many}"
+    over = "one training seed, so no interval" if many == 1 else f"mean and 95 % interval over {seeds} training seeds"
+    axes[0, 0].set_ylabel(f"R, return per agent (higher is better)\n{over}")
     return save(figure, to)
 
 
@@ -170,11 +170,11 @@ def _draw_team_size(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -
             marker=MARKERS[way.twins % len(MARKERS)],
             markersize=4 if second else 5,
             markerfacecolor="white" if second else colour,
-            label=way.name + (f", {SIMULATORS.get(way.simulator, way.simulator)}" if several else ""),
+            label=None if second else way.name,
             zorder=3,
         )
         axes.fill_between(agents, low, high, color=colour, alpha=0.15, linewidth=0)
-    scale = {"PD + Hungarian": ("assigned", "-."), "bound": ("bound", ":")}
+    scale = {"PD + Hungarian": ("assigned", "-."), "upper bound": ("bound", ":")}
     for label, (oracle, style) in scale.items():
         found = anchors(world, oracle)
         there = [size for size in sizes if size in found]
@@ -187,17 +187,20 @@ def _draw_team_size(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -
     _draw_random(axes, world, sizes, low_end, high_end)
     bottom, top = axes.get_ylim()
     axes.set_ylim(min(bottom, low_end - room), max(top, high_end + room))
-    _mark_training(axes, ways, sizes)
     same = all(agents == tasks for agents, tasks in sizes)
     tasks_named = TASKS[world.name]
+    trained = _trained(ways, sizes)
+    for number in trained:
+        axes.axvspan(number - 0.3, number + 0.3, color="#f0f0f0", zorder=-1, linewidth=0)
+    axes.set_xticks([n for n, _ in sizes], [f"{n}\ntrained" if n in trained else str(n) for n, _ in sizes])
+    where = "VMAS (dashed: our own physics)" if several else SIMULATORS.get(ways[0].simulator, ways[0].simulator)
     axes.set(
-        title=TITLES[world.name] if several else f"{TITLES[world.name]}, played in {_simulator(ways)}",
-        xticks=[agents for agents, _ in sizes],
         xlabel=f"team size N, with {f'N {tasks_named}' if same else f'{sizes[0][1]} {tasks_named}'}",
     )
+    axes.set_title(f"{TITLES[world.name]} in {where}", fontsize=11)
     axes.grid(axis="y", color="#eeeeee", zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
 
 
 def _draw_random(axes: Axes, world: World, sizes: Sequence[Size], low: float, high: float) -> None:
@@ -217,33 +220,16 @@ def _draw_random(axes: Axes, world: World, sizes: Sequence[Size], low: float, hi
         color="#a0a0a0",
         linestyle=(0, (1, 1)),
         linewidth=1.5,
-        label=label + ("" if shown else " (cut)"),
+        label=label + ("" if shown else " (off the scale)"),
         scaley=False,
     )
 
 
-def _mark_training(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -> None:
+def _trained(ways: Sequence[Played], sizes: Sequence[Size]) -> set[int]:
+    """The team sizes to mark: those trained on, unless that is all of them."""
     trained = {int(size.agents) for way in ways for size in way.settings.sizes}
     played = {agents for agents, _ in sizes}
-    if not trained & played or trained >= played:  # nothing to tell apart
-        return
-    for agents in trained & played:
-        axes.axvspan(agents - 0.3, agents + 0.3, color="#f0f0f0", zorder=-1, linewidth=0)
-    first = min(trained & played)
-    axes.text(
-        first,
-        0.985,
-        "trained",
-        ha="center",
-        va="top",
-        fontsize=8,
-        color="#606060",
-        transform=axes.get_xaxis_transform(),
-    )
-
-
-def _simulator(ways: Sequence[Played]) -> str:
-    return SIMULATORS.get(ways[0].simulator, ways[0].simulator)
+    return set() if trained >= played else trained & played
 
 
 def _number(value: float) -> str:
@@ -272,17 +258,18 @@ def draw_heatmap(runs: Sequence[Run], to: Path) -> Path | None:
         grids.append(("PD + Hungarian\nhand-written, 64 episodes", cells))
     agents, foods = sorted({n for n, _ in shown}), sorted({k for _, k in shown})
     means = [mean for _, cells in grids for mean, _ in cells.values()]
-    width, height = 1.0 + 0.66 * len(agents), 1.5 + 0.56 * len(foods)
+    columns = min(MOST_HEATMAPS_ABREAST, len(grids))
+    rows = -(-len(grids) // columns)
     figure, axes = plt.subplots(
-        1,
-        len(grids),
-        figsize=(width * len(grids) + 0.8, height),
+        rows,
+        columns,
+        figsize=((0.9 + 0.66 * len(agents)) * columns + 0.8, (1.4 + 0.54 * len(foods)) * rows),
         squeeze=False,
-        sharex=True,
-        sharey=True,
         layout="constrained",
     )
-    for axis, (title, cells) in zip(axes[0], grids, strict=True):
+    for spare in axes.flat[len(grids) :]:
+        spare.set_visible(False)
+    for axis, (title, cells) in zip(axes.flat, grids, strict=False):
         grid = np.full((len(foods), len(agents)), np.nan)
         for (n, k), (mean, _) in cells.items():
             grid[foods.index(k), agents.index(n)] = mean
@@ -294,15 +281,14 @@ def draw_heatmap(runs: Sequence[Run], to: Path) -> Path | None:
                 f"{_number(mean)}\n±{_number(spread)}",
                 ha="center",
                 va="center",
-                fontsize=8,
+                fontsize=9,
                 color=text_on(image.cmap(image.norm(mean))),
             )
         axis.set_title(title, fontsize=10)
         axis.set(xticks=range(len(agents)), xticklabels=agents, yticks=range(len(foods)), yticklabels=foods)
-        axis.set_xlabel("agents $N_a$")
+        axis.set(xlabel="agents $N_a$", ylabel="foods $N_f$")
         axis.spines[:].set_visible(False)
         axis.tick_params(length=0)
-    axes[0, 0].set_ylabel("foods $N_f$")
     figure.colorbar(image, ax=axes, label="R, return per agent: mean ± sd over episodes", pad=0.01)
     return save(figure, to)
 

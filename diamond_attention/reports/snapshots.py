@@ -46,9 +46,9 @@ def draw_snapshots(run: Run, size: TeamSize, to: Path, seed: int = 0) -> Path:
     bar = figure.colorbar(image, ax=axes[1:, :], shrink=0.6, aspect=30, pad=0.01)
     bar.set_label(f"weight in block 1 (rows: {tasks} tasks, columns: {agents} agents)")
     mask = naming(run.settings.policy.mask)
+    highest = "#1 is the highest rank. " if mask.hears_ranks else ""
     figure.suptitle(
-        f"{mask.label}, {agents} agents, after {recording.trained_steps:,} training steps. #1 is the highest rank.\n"
-        f"{mask.caption}",
+        f"{mask.label}, {agents} agents, after {recording.trained_steps:,} training steps\n{highest}{mask.caption}",
         fontsize=10,
     )
     return save(figure, to)
@@ -65,6 +65,8 @@ def _draw_viewer(axes: plt.Axes, recording: Recording, frame: int, viewer: int):
     for agent, label in enumerate(axes.get_xticklabels()):
         label.set_color(legible(agent_colour(agent)))
         label.set_fontweight("bold" if agent == viewer else "normal")
-    axes.set_title(f"{agent_name(viewer)} is #{recording.places[frame, viewer]}", fontsize=7.5, pad=2, loc="left")
+    if naming(recording.run.settings.policy.mask).hears_ranks:
+        place = recording.places[frame, viewer]
+        axes.set_title(f"{agent_name(viewer)} is #{place}", fontsize=7.5, pad=2, loc="left")
     axes.spines[:].set_color("#c0c0c0")
     return image
