@@ -3,7 +3,7 @@
     python benchmarks/oracle_anchors.py [--episodes 64] [--seed 0] [--to diamond_attention/reports/anchors.csv]
 
 R is the episode's reward divided by the number of agents, as in the paper; mean and standard deviation over episodes.
-The figures read the file; `tests/test_anchors.py` plays some of its cells again.
+The figures read the file; `tests/test_names_and_anchors.py` plays some of its cells again.
 """
 
 import argparse

@@ -78,6 +78,6 @@ def policy_name(mask: str, dropout: str = "") -> str:
     return f"{naming(mask).label}, {dropout} in play" if mask == "dropout" and dropout else naming(mask).label
 
 
-def place_of(mask: str) -> int:
+def place_of(mask: str) -> tuple[int, str]:
     """For sorting: the paper's policy first, then its ablations, then others; unknown kinds last."""
-    return list(KINDS).index(mask) if mask in KINDS else len(KINDS)
+    return (list(KINDS).index(mask) if mask in KINDS else len(KINDS), mask)

@@ -151,6 +151,7 @@ def _draw_team_size(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -
     world: World = ways[0].settings.world
     several = len({way.simulator for way in ways}) > 1
     values: list[float] = []
+    named: set[str] = set()
     for way in ways:
         there = [size for size in sizes if size in way.scores]
         if not there:
@@ -170,9 +171,10 @@ def _draw_team_size(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -
             marker=MARKERS[way.twins % len(MARKERS)],
             markersize=4 if second else 5,
             markerfacecolor="white" if second else colour,
-            label=None if second else way.name,
+            label=None if way.name in named else way.name,
             zorder=3,
         )
+        named.add(way.name)
         axes.fill_between(agents, low, high, color=colour, alpha=0.15, linewidth=0)
     scale = {"PD + Hungarian": ("assigned", "-."), "upper bound": ("bound", ":")}
     for label, (oracle, style) in scale.items():
