@@ -126,7 +126,8 @@ def _write_mp4(stage: _Stage, to: Path, frames_per_second: int) -> None:
 
 
 def _write_png(stage: _Stage, to: Path, frames_per_second: int) -> None:
-    stage.picture(stage.recording.frames - 1).save(to)
+    stage.show(stage.recording.frames - 1)
+    stage.figure.savefig(to, dpi=2 * DOTS)  # one picture need not be small
 
 
 WRITERS: dict[str, Callable[[_Stage, Path, int], None]] = {".gif": _write_gif, ".mp4": _write_mp4, ".png": _write_png}

@@ -101,8 +101,8 @@ class ParticleScene:
         if isinstance(world, Food):
             self._tasks = [discs(world.food_radius, tasks, facecolor="#4c9a2a", edgecolor=TASK_COLOUR, zorder=3)]
             label_at = world.food_radius * 1.2
-        else:  # a ring an agent fits into
-            ring = discs(radius, tasks, facecolor="none", edgecolor=TASK_COLOUR, linestyle=(0, (2, 2)), zorder=3)
+        else:  # a ring an agent fits into, above the agents so that one can see how well it does
+            ring = discs(radius, tasks, facecolor="none", edgecolor=TASK_COLOUR, linestyle=(0, (2, 2)), zorder=4.5)
             self._tasks = [ring, discs(radius / 7, tasks, color=TASK_COLOUR, zorder=3)]
             label_at = radius * 0.8
         self._task_labels = [

@@ -176,7 +176,7 @@ def _draw_team_size(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -
         )
         named.add(way.name)
         axes.fill_between(agents, low, high, color=colour, alpha=0.15, linewidth=0)
-    scale = {"PD + Hungarian": ("assigned", "-."), "upper bound": ("bound", ":")}
+    scale = {"PD + Hungarian": ("assigned", "-."), "bound (nobody brakes or collides)": ("bound", ":")}
     for label, (oracle, style) in scale.items():
         found = anchors(world, oracle)
         there = [size for size in sizes if size in found]
