@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_XOR
 from diamond_attention.worlds.xor import floor
 
@@ -58,8 +59,7 @@ def markdown() -> str:
         groups[(row["trained_on"], size, row["preset"], shaped, row["mask"], row["dropout"])][row["play"]].append(
             float(row["success"])
         )
-    order = {"rank": 0, "none": 1, "dropout": 2}
-    ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], order[g[0][4]], g[0][5] == "off", g[0][2]))
+    ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], place_of(g[0][4]), g[0][5] == "off", g[0][2]))
     parts = []
     for title, small in (("What the paper trained", True), ("What it could not", False)):
         lines = [f"**{title}**", "", "| policy | trained n×k | played n×k | preset | seeds | greedy π* | sampled π |"]
@@ -68,7 +68,7 @@ def markdown() -> str:
         for (trained, size, preset, shaped, mask, dropout), play in ordered:
             if (size[0] <= 3) != small:
                 continue
-            policy = {"rank": "**rank mask**", "none": "no mask", "dropout": f"dropout, {dropout} in play"}[mask]
+            policy = f"**{policy_name(mask)}**" if mask == "rank" else policy_name(mask, dropout)
             cells = [
                 policy,
                 trained.replace("x", "×"),

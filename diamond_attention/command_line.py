@@ -3,6 +3,7 @@
     diamond train PRESET      diamond evaluate RUN…      diamond show PRESET
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
+                              diamond watch RUN
 
 Exit status: 0 done, 1 a seed failed, 2 something you typed can be put right, 130 or 143 stopped by
 Ctrl-C or SIGTERM with everything saved.
@@ -109,13 +110,34 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """Draw a team's ranks, masks and attention, and the learning curves."""
+    """Draw a team's attention, the learning curves and, for what was evaluated, R by team size."""
 
     runs: RunPaths
     to: Path = Path("figures")
-    """Folder for attention.png and learning_curves.png."""
+    """Folder for the pictures."""
+    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
+    """Team whose attention is shown; by default the largest it was trained on."""
     seed: int = 0
-    """Which draw of ranks to show."""
+    """Which episode, and which draw of ranks, to show."""
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Film one greedy episode: ranks, attention, trails and the score so far."""
+
+    run: tyro.conf.Positional[Path]
+    agents: int | None = None
+    """Size of the team; by default the largest it was trained on."""
+    tasks: int | None = None
+    """Number of landmarks or foods; by default as many as agents, if it was trained so."""
+    to: Path | None = None
+    """File to write: .gif, .mp4 (needs ffmpeg) or .png (the last frame); by default WORLD.gif."""
+    seed: int = 0
+    """Which episode to film."""
+    steps: int = 200
+    """Steps to film; fewer if the episode ends before."""
+    frames_per_second: int = 20
+    """Steps shown in a second."""
 
 
 @dataclass(frozen=True)
@@ -214,13 +236,32 @@ def figure_command(arguments: Sequence[str]) -> int:
     options = _parse(FigureOptions, arguments, "figure")
     runs = _runs(options.runs)
     _choose_device("cpu", quiet=True)
-    from diamond_attention.reports.figures import draw_attention, draw_learning_curves
+    from diamond_attention.reports.figures import draw_figures
 
-    for path in (
-        draw_attention(_one_to_show(runs), options.to / "attention.png", options.seed),
-        draw_learning_curves(runs, options.to / "learning_curves.png"),
-    ):
-        print(path)
+    for drawn in draw_figures(runs, options.to, options.seed, options.agents):
+        print(drawn, file=sys.stderr if isinstance(drawn, str) else sys.stdout)
+    return 0
+
+
+def watch_command(arguments: Sequence[str]) -> int:
+    options = _parse(WatchOptions, arguments, "watch")
+    runs = _runs([options.run])
+    _choose_device("cpu", quiet=True)
+    from diamond_attention.reports.figures import one_to_show
+    from diamond_attention.reports.movie import draw_movie
+    from diamond_attention.reports.recording import size_to_show
+
+    run = one_to_show(runs)
+    print(
+        draw_movie(
+            run,
+            size_to_show(run, options.agents, options.tasks),
+            options.to or Path(f"{run.settings.world.name}.gif"),
+            seed=options.seed,
+            steps=options.steps,
+            frames_per_second=options.frames_per_second,
+        )
+    )
     return 0
 
 
@@ -285,6 +326,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "evaluate": evaluate_command,
     "table": table_command,
     "figure": figure_command,
+    "watch": watch_command,
     "show": show_command,
     "list": list_command,
     "bench": bench_command,
@@ -467,12 +509,6 @@ def _print_table(
     for run in runs:
         if run.failure is not None:
             print(f"failed, and not counted: {run.failure.get('sentence', run.path)}", file=sys.stderr)
-
-
-def _one_to_show(runs: Sequence[Run]) -> Run:
-    """The run whose attention is drawn: the first that finished with the rank mask, else the first that did."""
-    good = [run for run in runs if run.failure is None] or list(runs)
-    return next((run for run in good if run.settings.policy.mask == "rank"), good[0])
 
 
 def _described_run(folder: Path) -> str:

@@ -1,14 +1,12 @@
-"""Figures: what a team's ranks do to its attention, and how success grows while training."""
+"""Figures: what a team's ranks do to its attention, and how it gets better while training."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 
 import jax
 import jax.numpy as jnp
-import matplotlib
-
-matplotlib.use("Agg")  # no display server needed
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,28 +17,59 @@ from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
 from diamond_attention.evaluation.statistics import seed_interval
 from diamond_attention.learning.rollout import act, begin_episode, see
+from diamond_attention.reports.names import naming, place_of
+from diamond_attention.reports.panels import draw_weights, save
+from diamond_attention.reports.recording import size_to_show
+from diamond_attention.reports.scenes import SCENES
+from diamond_attention.reports.scores import TITLES, draw_heatmap, draw_team_sizes
+from diamond_attention.reports.snapshots import draw_snapshots
 from diamond_attention.runs.record import Run, read_rows
+from diamond_attention.runs.settings import padded
 from diamond_attention.runs.train import load_run
+from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.xor import floor
 
-COLOURS = {"rank": "#1f5fa8", "none": "#8a8a8a", "dropout": "#d9822b"}
-LABELS = {"rank": "rank mask", "none": "no mask", "dropout": "dropout"}
-CAPTIONS = {
-    "rank": "Each row of a block sums to one over\n"
-    "the agents its viewer can see; hatched columns are peers hidden by rank.",
-    "none": "Each row of a block sums to one.",
-    "dropout": "Weights are dropped at random and\nthe others scaled up, so a row sums to one only on average.",
-}
-HIDDEN_COLOUR = "#eeeeee"
+OWN_COLOUR, OTHER_COLOUR = "#0072b2", "#bcd6e8"
 
 
-def draw_attention(run: Run, to: Path, seed: int = 0) -> Path:
+def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | None = None) -> Iterator[Path | str]:
+    """Every figure these runs have the rows for, into the folder `to`; a sentence for each that is left out."""
+    by_world: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_world[run.settings.world.name].append(run)
+    shown = {name: one_to_show(members) for name, members in by_world.items()}
+    sizes = {name: size_to_show(run, agents) for name, run in shown.items()}  # refused before anything is drawn
+    for name, run in shown.items():
+        if name in SCENES:
+            ending = f"_{name}" if len(SCENES.keys() & shown.keys()) > 1 else ""
+            yield draw_snapshots(run, sizes[name], to / f"attention_snapshots{ending}.png", seed)
+        else:
+            yield draw_attention(run, to / "attention.png", seed, sizes[name])
+    yield draw_learning_curves(runs, to / "learning_curves.png")
+    if by_world.keys() & TITLES.keys():
+        yield draw_team_sizes(runs, to / "team_size.png") or (
+            "team_size.png is left out: it needs two team sizes; run `diamond evaluate RUN --agents 2:8` first."
+        )
+    if "food" in by_world:
+        yield draw_heatmap(runs, to / "heatmap.png") or (
+            "heatmap.png is left out: it needs several numbers of agents and of foods; "
+            "run `diamond evaluate RUN --agents 2:8 --tasks 2:8` first."
+        )
+
+
+def one_to_show(runs: Sequence[Run]) -> Run:
+    """The run whose attention is drawn: the first that finished with the rank mask, else the first that did."""
+    good = [run for run in runs if run.failure is None] or list(runs)
+    return next((run for run in good if run.settings.policy.mask == "rank"), good[0])
+
+
+def draw_attention(run: Run, to: Path, seed: int = 0, size: TeamSize | None = None) -> Path:
     """One step of one team: ranks on top, then for each agent whom it sees, its attention, its choice."""
     settings = run.settings
     state, step = load_run(run)
-    policy, world = state.weights.policy, settings.world
+    largest = max(settings.sizes) if size is None else size
+    policy, world = state.weights.policy, padded(settings.world, [largest])
     reset_key, see_key, act_key = jax.random.split(jax.random.key(seed), 3)
-    largest = max(settings.sizes)
     team = begin_episode(world, jnp.asarray([largest]), reset_key)
     views, ranks = see(world, policy, team, see_key, settings.rank_hold, dropout_in_force(settings, None))
     distributions, attention = jax.vmap(policy)(views)
@@ -49,6 +78,8 @@ def draw_attention(run: Run, to: Path, seed: int = 0) -> Path:
         raise UserError(f"the attention figure shows choices between tasks, and {world.name} has none.")
     probabilities = np.asarray(jax.nn.softmax(distributions.logits, axis=-1))
     agents, tasks = int(largest.agents), int(largest.tasks)
+
+    mask = naming(policy.mask)
 
     figure, axes = plt.subplots(
         4,
@@ -65,113 +96,102 @@ def draw_attention(run: Run, to: Path, seed: int = 0) -> Path:
         for row, block in ((1, 0), (2, 1)):
             weights = np.asarray(attention[block][viewer])[:tasks][:, columns]
             visible = np.asarray(ranks)[:agents] >= float(ranks[viewer])
-            if policy.mask != "rank":
+            if block not in mask.hides_in:
                 visible = np.ones(agents, bool)
-            _draw_weights(axes[row, viewer], weights, visible, first_column=viewer == 0)
+            draw_weights(axes[row, viewer], weights, visible)
+            axes[row, viewer].set_xlabel("attends to agent")
+            if viewer:
+                axes[row, viewer].set_yticklabels([])
         _draw_choice(axes[3, viewer], probabilities[viewer][:tasks], int(actions[viewer]))
     for row, label in enumerate(("rank", "block 1\ntask", "block 2\ntask", "P(action)")):
         axes[row, 0].set_ylabel(label)
-    figure.suptitle(
-        f"{LABELS[policy.mask]}, n={agents}, k={tasks}, after {step:,} steps. {CAPTIONS[policy.mask]}",
-        fontsize=9,
-    )
-    return _save(figure, to)
+    title = f"{mask.label}, n={agents}, k={tasks}, after {step:,} steps. {mask.caption}"
+    figure.suptitle(fill(title, 30 + 22 * agents), fontsize=9)
+    return save(figure, to)
 
 
 def _draw_ranks(axes: Axes, ranks: np.ndarray, viewer: int) -> None:
-    colours = [COLOURS["rank"] if i == viewer else "#c5d6ea" for i in range(len(ranks))]
+    colours = [OWN_COLOUR if i == viewer else OTHER_COLOUR for i in range(len(ranks))]
     axes.bar(range(len(ranks)), ranks, color=colours)
-    axes.axhline(ranks[viewer], color=COLOURS["rank"], linewidth=0.8, linestyle=":")
+    axes.axhline(ranks[viewer], color=OWN_COLOUR, linewidth=0.8, linestyle=":")
     axes.set(ylim=(0, 1), xticks=range(len(ranks)), yticks=[0, 1], title=f"agent {viewer}")
     place = int(np.sum(ranks > ranks[viewer])) + 1
     axes.text(0.03, 0.9, f"place {place}", transform=axes.transAxes, fontsize=8, va="top")
 
 
-def _draw_weights(axes: Axes, weights: np.ndarray, visible: np.ndarray, first_column: bool) -> None:
-    axes.imshow(weights, vmin=0, vmax=1, cmap="Blues", aspect="auto")
-    tasks, agents = weights.shape
-    for agent in range(agents):
-        if not visible[agent]:
-            axes.add_patch(
-                plt.Rectangle(
-                    (agent - 0.5, -0.5),
-                    1,
-                    tasks,
-                    facecolor=HIDDEN_COLOUR,
-                    edgecolor="#b0b0b0",
-                    hatch="////",
-                    linewidth=0,
-                )
-            )
-            continue
-        for task in range(tasks):
-            value = weights[task, agent]
-            axes.text(
-                agent, task, f"{value:.2f}", ha="center", va="center", fontsize=7, color="w" if value > 0.6 else "k"
-            )
-    axes.set(xticks=range(agents), yticks=range(tasks), xlabel="attends to agent")
-    if not first_column:
-        axes.set_yticklabels([])
-
-
 def _draw_choice(axes: Axes, probabilities: np.ndarray, action: int) -> None:
-    colours = [COLOURS["rank"] if i == action else "#c5d6ea" for i in range(len(probabilities))]
+    colours = [OWN_COLOUR if i == action else OTHER_COLOUR for i in range(len(probabilities))]
     axes.bar(range(len(probabilities)), probabilities, color=colours)
     axes.set(ylim=(0, 1.05), xticks=range(len(probabilities)), yticks=[0, 1], xlabel=f"chooses {action}")
 
 
 def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
-    """Success of the training episodes: mean over seeds, 95 % interval over seeds; one panel a team size."""
-    panels: dict[str, dict[tuple[str, str], list[Run]]] = defaultdict(lambda: defaultdict(list))
+    """Success of the training episodes, else R: mean over seeds, 95 % interval over seeds; one panel a team size."""
+    panels: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.failure is not None:
             continue
         sizes = ", ".join(f"n={s.agents} k={s.tasks}" for s in run.settings.sizes)
-        panels[sizes][(run.preset, run.settings.policy.mask)].append(run)
+        panels[run.settings.world.name, sizes][(run.preset, run.settings.policy.mask)].append(run)
     if not panels:
         raise UserError("all of these runs failed, so there is no learning curve to draw.")
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, sharey=True, layout="constrained"
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, layout="constrained")
+    worlds = [*TITLES, *sorted({world for world, _ in panels} - TITLES.keys())]
+    smallest_first = sorted(
+        panels.items(), key=lambda panel: (worlds.index(panel[0][0]), next(iter(panel[1].values()))[0].settings.sizes)
     )
-    smallest_first = sorted(panels.items(), key=lambda panel: next(iter(panel[1].values()))[0].settings.sizes)
-    for axis, (sizes, policies) in zip(axes[0], smallest_first, strict=True):
-        for (preset, mask), members in sorted(policies.items()):
+    before = ""
+    for axis, ((world, sizes), policies) in zip(axes[0], smallest_first, strict=True):
+        for (preset, mask), members in sorted(policies.items(), key=lambda item: (place_of(item[0][1]), item[0][0])):
             steps, curves = _curves(members)
             if not len(steps):
                 continue
             middle, low, high = np.asarray([seed_interval(column, resamples=1000) for column in curves.T]).T
-            name = LABELS[mask] + (f" ({preset})" if len({p for p, _ in policies}) > 1 else "")
-            axis.plot(steps, middle, color=COLOURS[mask], label=f"{name}, {len(members)} seeds")
-            axis.fill_between(steps, low, high, color=COLOURS[mask], alpha=0.2, linewidth=0)
-        sizes_of_panel = next(iter(policies.values()))[0].settings.sizes
-        if len(sizes_of_panel) == 1 and next(iter(policies.values()))[0].settings.world.name == "xor":
-            only = sizes_of_panel[0]
+            name = naming(mask).label + (f" ({preset})" if len({p for p, _ in policies}) > 1 else "")
+            seeds = f"{len(members)} seed{'s' * (len(members) > 1)}"
+            axis.plot(steps, middle, color=naming(mask).colour, label=f"{name}, {seeds}")
+            axis.fill_between(steps, low, high, color=naming(mask).colour, alpha=0.2, linewidth=0)
+        settings = next(iter(policies.values()))[0].settings
+        if len(settings.sizes) == 1 and world == "xor":
+            only = settings.sizes[0]
             axis.axhline(
                 floor(int(only.agents), int(only.tasks)), color="k", linewidth=0.8, linestyle=":", label="floor"
             )
-        axis.set(title=sizes, xlabel="steps of the team", ylim=(-0.02, 1.05))
+        if world == "xor":
+            axis.set_ylim(-0.02, 1.05)
+        axis.set(title=f"{TITLES[world]}, {sizes}" if world in TITLES else sizes, xlabel="steps of the team")
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    axes[0, 0].set_ylabel("success while training (sampled)\nmean and 95 % interval over seeds")
-    return _save(figure, to)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+        else:
+            axis.text(0.5, 0.5, "no training episode has ended yet", ha="center", transform=axis.transAxes)
+        label = _measure(next(iter(policies.values())))[1]
+        if label != before:
+            axis.set_ylabel(label)
+        before = label
+    return save(figure, to)
+
+
+def _measure(runs: Sequence[Run]) -> tuple[str, str, float]:
+    """What a learning curve shows: a column of metrics.csv, its name, and what it is divided by."""
+    if any("success" in row for run in runs for row in read_rows(run.metrics)[:1]):
+        return "success", "success while training (sampled)\nmean and 95 % interval over seeds", 1.0
+    teams = {int(size.agents) for size in runs[0].settings.sizes}
+    if len(teams) > 1:  # a mean over episodes of different teams has no one number to be divided by
+        return "return", "return of training episodes\nmean and 95 % interval over seeds", 1.0
+    return "return", "return per agent of training episodes\nmean and 95 % interval over seeds", float(teams.pop())
 
 
 def _curves(runs: Sequence[Run], points: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """Success by step, averaged in equal bins so that every seed has the same points: [point], [seed, point]."""
-    rows = [[row for row in read_rows(run.metrics) if row.get("success")] for run in runs]
+    """The measure by step, averaged in equal bins so that every seed has the same points: [point], [seed, point]."""
+    column, _, divisor = _measure(runs)
+    rows = [[row for row in read_rows(run.metrics) if row.get(column)] for run in runs]
     length = min(map(len, rows))
     if not length:
         return np.zeros(0), np.zeros((len(runs), 0))
     width = max(1, length // points)
     used = length // width * width
     steps = np.asarray([float(row["step"]) for row in rows[0][:used]]).reshape(-1, width).mean(1)
-    curves = [np.asarray([float(row["success"]) for row in seed[:used]]).reshape(-1, width).mean(1) for seed in rows]
-    return steps, np.asarray(curves)
-
-
-def _save(figure: plt.Figure, to: Path) -> Path:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(to, dpi=150)
-    plt.close(figure)
-    return to
+    curves = [np.asarray([float(row[column]) for row in seed[:used]]).reshape(-1, width).mean(1) for seed in rows]
+    return steps, np.asarray(curves) / divisor

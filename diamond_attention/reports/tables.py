@@ -13,6 +13,7 @@ from rich.table import Table
 
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, seed_interval, wilson_interval
+from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_XOR
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import Run, read_rows
@@ -127,10 +128,9 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             )
     if not lines:
         raise UserError("these runs have no evaluated episodes yet; run `diamond evaluate` on them first.")
-    order = {"rank": 0, "none": 1, "dropout": 2}
     return sorted(
         lines,
-        key=lambda x: (x.world, x.played_on, x.trained_on, order[x.mask], x.preset, x.dropout == "off", x.play),
+        key=lambda x: (x.world, x.played_on, x.trained_on, place_of(x.mask), x.preset, x.dropout == "off", x.play),
     )
 
 
@@ -212,7 +212,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
         papers = [by_play[play].paper if play in by_play else None for play in ("greedy", "sampled")]
         rows.append(
             [
-                {"rank": "rank mask", "none": "no mask", "dropout": f"dropout, {dropout} in play"}[mask],
+                policy_name(mask, dropout),
                 name,
                 trained_on,
                 "x".join(map(str, played_on)),

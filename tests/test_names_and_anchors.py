@@ -1,0 +1,55 @@
+"""What figures and tables take from elsewhere: the names of mask kinds and the oracles' scores."""
+
+import typing
+from pathlib import Path
+
+import pytest
+
+from diamond_attention.ranks import MaskKind
+from diamond_attention.reports.anchors import anchors
+from diamond_attention.reports.names import KINDS, naming, place_of
+from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.spread import Spread
+from diamond_attention.worlds.xor import Xor
+
+
+def test_every_kind_of_mask_has_a_name_and_a_colour_of_its_own():
+    assert set(typing.get_args(MaskKind)) <= KINDS.keys()
+    for attribute in ("label", "colour"):
+        assert len({getattr(kind, attribute) for kind in KINDS.values()}) == len(KINDS)
+
+
+def test_an_unknown_kind_goes_by_its_own_name_and_comes_last():
+    assert naming("whisper").label == "whisper"
+    assert naming("whisper").hides_in == ()
+    assert sorted(["whisper", "none", "rank"], key=place_of) == ["rank", "none", "whisper"]
+
+
+def test_there_is_an_anchor_for_every_size_a_figure_shows():
+    teams = range(2, 9)
+    for oracle in ("random", "assigned", "bound"):
+        assert anchors(Spread(max_agents=8, max_tasks=8), oracle).keys() == {(n, n) for n in teams}
+    for oracle in ("random", "assigned"):
+        assert anchors(Food(), oracle).keys() == {(n, k) for n in teams for k in teams}
+
+
+def test_no_anchor_stands_beside_a_world_with_other_rules():
+    assert anchors(Spread(half_width=2.0), "random") == {}
+    assert anchors(Food(collection_reward=1.0), "assigned") == {}
+    assert anchors(Xor(), "random") == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "oracle", "size"),
+    [(Spread, "bound", (2, 2)), (Spread, "assigned", (2, 2)), (Spread, "random", (3, 3)), (Food, "assigned", (3, 2))],
+)
+def test_the_anchors_are_what_the_oracles_score(kind, oracle, size, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    import oracle_anchors
+
+    row = oracle_anchors.score(kind, TeamSize(*size), oracle, episodes=64, seed=0)
+    kept = anchors(kind(), oracle)[size]
+    # Collisions magnify the last bit of a float, so another machine plays other episodes after a while.
+    assert row["mean"] == pytest.approx(kept.mean, abs=0.25 * kept.sd)
+    assert row["sd"] == pytest.approx(kept.sd, rel=0.25)
