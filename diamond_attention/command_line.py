@@ -80,6 +80,8 @@ class EvaluateOptions:
     """Numbers of tasks, likewise, or "same"."""
     episodes: int = 1000
     """Episodes for each run, size and way of playing."""
+    simulator: str = "own"
+    """own: the world as it was trained on; vmas: the original Simple Spread (extra `vmas`)."""
     greedy: bool = False
     """Only greedy play; by default both."""
     sampled: bool = False
@@ -181,9 +183,11 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options = _parse(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     sizes = [_sizes(run, options.agents, options.tasks) for run in runs]
-    _choose_device(options.device, quiet=options.json)
-    from diamond_attention.evaluation.evaluate import Play, evaluate
+    from diamond_attention.evaluation.evaluate import Play, check_simulator, evaluate
 
+    for run, run_sizes in zip(runs, sizes, strict=True):  # before anything is played
+        check_simulator(run.settings, run_sizes, options.simulator)
+    _choose_device(options.device, quiet=options.json)
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     episodes = {}
@@ -199,6 +203,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             dropout=None if options.dropout is None else options.dropout == "on",
             seed=options.seed,
             checkpoint=options.checkpoint,
+            simulator=options.simulator,
         )
     _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
