@@ -1,7 +1,6 @@
 """Trained policies on the real VMAS; runs only where the `vmas` extra is installed."""
 
 import json
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +96,7 @@ def test_one_program_for_each_number_of_agents():
 
 def test_both_simulators_agree_on_a_policys_score():
     policy, episodes = policy_with("rank"), 256
-    world = replace(Spread(max_agents=2, max_tasks=2))
+    world = Spread(max_agents=2, max_tasks=2)
     ours = play_episodes(world, policy, TeamSize(2, 2), episodes, KEY)
     theirs = play_on_vmas(policy, 2, episodes, KEY)
     assert set(ours) == set(theirs)
