@@ -4,7 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+# The referee lives apart, so that `make test` stays without torch.
+VMAS_VENV := .venv-vmas
+VMAS_BIN := $(VMAS_VENV)/bin
+
+.PHONY: demo test test-vmas lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -12,15 +16,20 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-for-tests lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
+# The first line fails where VMAS cannot be imported; pytest would only leave the tests out.
+test-vmas: $(VMAS_VENV)/.installed
+	$(VMAS_BIN)/python -c 'import vmas.simulator.environment'
+	$(VMAS_BIN)/python -m pytest tests/vmas
+
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/bin/python:
+$(VENV)/bin/python $(VMAS_VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with make PYTHON=python3.12" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(@D)/..
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
@@ -30,5 +39,11 @@ $(VENV)/.installed-for-tests: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $(VENV)/.installed $@
 
+# torch without CUDA: the plain wheel where pip finds one, else name it with PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL.
+$(VMAS_VENV)/.installed: $(VMAS_VENV)/bin/python pyproject.toml constraints.txt
+	$(VMAS_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[test,vmas]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VMAS_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,4 +1,4 @@
-"""`diamond bench`: how long compiling takes, how fast updates are, and how soon the game is solved."""
+"""`diamond bench`: for the XOR game how soon it is solved, for other worlds what `speed` measures."""
 
 import json
 import time
@@ -16,18 +16,112 @@ from rich.table import Table
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import describe_environment
-from diamond_attention.runs.settings import to_json
+from diamond_attention.runs.settings import Settings, to_json
 from diamond_attention.runs.train import MOST_UPDATES_PER_CALL, advance_seeds, stack_seeds
+from diamond_attention.speed import measure_speed, versions_of_vmas, without_compilation_cache
 
 SOLVED = 0.99
 SMOOTHED_OVER = 10
 """Updates over which success is averaged before it is compared with SOLVED."""
 
 
-def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> list[dict[str, Any]]:
-    """Trains the preset to its end for each number of seeds at once; prints a table, and JSON if asked."""
+def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
+    """Measures what there is to measure for this preset's world; prints it, and writes JSON if asked."""
     settings = PRESETS[preset][1]
-    results = [measure(preset, seeds) for seeds in seed_counts]
+    is_xor = settings.world.name == "xor"
+    seed_counts = tuple(seed_counts) or ((1, 10) if is_xor else (1,))
+    measured: dict[str, Any]
+    if is_xor:
+        measured = {"results": [measure(preset, seeds) for seeds in seed_counts]}
+        _print_solving(preset, settings, measured["results"])
+    else:
+        measured = measure_speed(settings, seed_counts)
+        _print_speed(preset, settings, measured)
+    if to is not None:
+        environment = describe_environment()
+        environment["versions"] |= {} if is_xor else versions_of_vmas()
+        described = {"preset": preset, "settings": to_json(settings), "environment": environment}
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(json.dumps({**described, **measured}, indent=2) + "\n")
+
+
+# --- Worlds that take many steps ------------------------------------------------------------------
+
+
+def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=118)
+    recorded = [
+        (row["what"], [f"{row['system']}, recorded elsewhere", row["setting"], _rounded(row["steps_per_second"])])
+        for row in measured["recorded_elsewhere"]
+    ]
+
+    simulation = _table("Simulation alone, random actions", "simulator", "setting", "env-steps/s", "times VMAS")
+    for row in measured["simulation"]:
+        setting = f"{row['envs']:,} envs, {row['agents']} agents"
+        times = "" if row["times_vmas"] is None else f"{row['times_vmas']:.1f}"
+        simulation.add_row("this package", setting, _rounded(row["steps_per_second"]), times)
+        if row["vmas_steps_per_second"] is not None:
+            simulation.add_row("VMAS, same run", setting, _rounded(row["vmas_steps_per_second"]), "")
+    for what, cells in recorded:
+        if what == "simulation":
+            simulation.add_row(*cells, "")
+    console.print(simulation)
+    if measured["vmas"] != "measured":
+        console.print(f"VMAS {measured['vmas']}")
+
+    ppo = settings.ppo
+    training = _table(f"Training {preset}", "system", "setting", "env-steps/s", "updates/s", "compile s")
+    for row in measured["training"]:
+        setting = f"{row['seeds']} seed(s), {ppo.envs:,} envs × {ppo.steps} steps, {ppo.epochs} epochs"
+        updates, seconds = f"{row['updates_per_second']:.2f}", f"{row['compile_seconds']:.1f}"
+        training.add_row("this package", setting, _rounded(row["steps_per_second"]), updates, seconds)
+    for what, cells in recorded:
+        if what == "training":
+            training.add_row(*cells, "", "")
+    console.print(training)
+
+    parts = measured["parts"]
+    where = _table("Where an update's time goes, one seed", "part", "seconds", "share of the update")
+    for name, meaning in (
+        ("update", "update"),
+        ("rollout", "rollout: views, policy, critic, world"),
+        ("epochs", "minibatch epochs: update less rollout"),
+        ("simulation", "world alone, the same steps"),
+    ):
+        seconds = parts[f"{name}_seconds"]
+        where.add_row(meaning, f"{seconds:.4f}", f"{100 * seconds / parts['update_seconds']:.0f} %")
+    console.print(where)
+
+    decisions = _table("One agent's decision on one CPU core", "agents", "tasks", "median ms", "95th percentile, ms")
+    for row in measured["decisions"]:
+        both = [f"{row[name]:.2f}" for name in ("median_milliseconds", "percentile_95_milliseconds")]
+        decisions.add_row(str(row["agents"]), str(row["tasks"]), *both)
+    console.print(decisions)
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    for heading in headings:
+        words = heading in ("simulator", "system", "setting", "part")
+        table.add_column(heading, justify="left" if words else "right")
+    return table
+
+
+def _rounded(number: float) -> str:
+    """Three figures: more would be noise.
+
+    >>> _rounded(1234567.0)
+    '1,230,000'
+    """
+    return f"{float(f'{number:.3g}'):,.0f}"
+
+
+# --- The XOR game ---------------------------------------------------------------------------------
+
+
+def _print_solving(preset: str, settings: Settings, results: Sequence[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for heading in (
         "seeds at once",
@@ -50,18 +144,12 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> list[dict
     console.print(f"{preset}: {settings.total_updates} updates of {settings.ppo.steps_per_update} steps a seed")
     console.print(table)
     console.print(f"Seconds to success do not include compiling; success is averaged over {SMOOTHED_OVER} updates.")
-    if to is not None:
-        described = {"preset": preset, "settings": to_json(settings), "environment": describe_environment()}
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_text(json.dumps({**described, "results": results}, indent=2) + "\n")
-    return results
 
 
 def measure(preset: str, seeds: int) -> dict[str, Any]:
     """One full training of `seeds` seeds at once, without writing anything."""
     settings = PRESETS[preset][1]
-    # A program found in the on-disk cache would be timed as compiled in no time.
-    with _without_compilation_cache():
+    with without_compilation_cache():
         started = time.perf_counter()
         stacked = stack_seeds([begin_learning(settings, seed) for seed in range(seeds)])
         advance = advance_seeds(build_learner(settings)).lower(stacked, jnp.asarray(1)).compile()  # type: ignore[attr-defined]
@@ -101,12 +189,3 @@ def _first_solved(success: np.ndarray) -> int | None:
 
 def _seconds(value: float | None) -> str:
     return "not reached" if value is None else f"{value:.1f}"
-
-
-class _without_compilation_cache:  # noqa: N801 - reads as a phrase where it is used
-    def __enter__(self) -> None:
-        self.before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-        jax.config.update("jax_compilation_cache_dir", None)
-
-    def __exit__(self, *_: object) -> None:
-        jax.config.update("jax_compilation_cache_dir", self.before)

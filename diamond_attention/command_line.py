@@ -81,6 +81,8 @@ class EvaluateOptions:
     """Numbers of tasks, likewise, or "same"."""
     episodes: int = 1000
     """Episodes for each run, size and way of playing."""
+    simulator: str = "own"
+    """own: the world as it was trained on; vmas: the original Simple Spread (extra `vmas`)."""
     greedy: bool = False
     """Only greedy play; by default both."""
     sampled: bool = False
@@ -142,11 +144,11 @@ class WatchOptions:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Measure compile time, updates a second and seconds until success."""
+    """Measure speed: of training and, for XOR, seconds until success; else of simulation and decisions too."""
 
     preset: tyro.conf.Positional[str] = "xor-paper"
-    seeds: tuple[int, ...] = (1, 10)
-    """How many seeds to train at once, one measurement each."""
+    seeds: tuple[int, ...] = ()
+    """How many seeds to train at once, one measurement each; by default 1 and 10 for XOR, else 1."""
     device: Device | None = None
     """Where to compute; by default a GPU if JAX finds one."""
     to: Path | None = None
@@ -203,9 +205,11 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options = _parse(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     sizes = [_sizes(run, options.agents, options.tasks) for run in runs]
-    _choose_device(options.device, quiet=options.json)
-    from diamond_attention.evaluation.evaluate import Play, evaluate
+    from diamond_attention.evaluation.evaluate import Play, check_simulator, evaluate
 
+    for run, run_sizes in zip(runs, sizes, strict=True):  # before anything is played
+        check_simulator(run.settings, run_sizes, options.simulator)
+    _choose_device(options.device, quiet=options.json)
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     episodes = {}
@@ -221,6 +225,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             dropout=None if options.dropout is None else options.dropout == "on",
             seed=options.seed,
             checkpoint=options.checkpoint,
+            simulator=options.simulator,
         )
     _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
@@ -303,7 +308,7 @@ def list_command(arguments: Sequence[str]) -> int:
 def bench_command(arguments: Sequence[str]) -> int:
     options = _parse(BenchOptions, arguments, "bench")
     _known_preset("bench", options.preset)
-    if not options.seeds or min(options.seeds) < 1 or max(options.seeds) > MOST_SEEDS:
+    if options.seeds and (min(options.seeds) < 1 or max(options.seeds) > MOST_SEEDS):
         raise UserError(f"--seeds is {options.seeds}; each measurement trains 1 to {MOST_SEEDS} seeds at once.")
     _choose_device(options.device, quiet=False)
     from diamond_attention.bench import bench

@@ -13,7 +13,7 @@ from diamond_attention.attention import DiamondBlock, presence_term, softmax_or_
 from diamond_attention.critics import CommonCritic
 from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
 from diamond_attention.ranks import draw_kept_attention, draw_ranks, hear_ranks, hold_ranks, rank_mask, rank_sign
-from diamond_attention.view import AgentView, TeamView, viewer_first
+from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists, viewer_first
 
 INFINITY = jnp.inf
 AGENT_FEATURES, TASK_FEATURES, WIDTH = 3, 2, 8
@@ -42,6 +42,15 @@ def test_every_viewer_lists_itself_first_and_the_others_by_index():
     assert viewer_first(0, 3).tolist() == [0, 1, 2]
     assert viewer_first(1, 3).tolist() == [1, 0, 2]
     assert viewer_first(2, 3).tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 5])
+@pytest.mark.parametrize("features", [(), (3,), (2, 3)])
+def test_every_viewer_lists_the_team_itself_first(agents, features):
+    values = np.random.default_rng(0).normal(size=(agents, *features)).astype(np.float32)
+    listed = as_each_viewer_lists(jnp.asarray(values))
+    for viewer in range(agents):
+        np.testing.assert_array_equal(listed[viewer], values[np.asarray(viewer_first(viewer, agents))])
 
 
 def test_mask_of_three_agents_worked_by_hand():

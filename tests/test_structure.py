@@ -24,7 +24,8 @@ ROOMS = [
     ["runs"],
     ["evaluation"],
     ["reports"],
-    ["demo", "bench"],
+    ["demo", "speed"],
+    ["bench"],
     ["command_line"],
 ]
 PLACE = {name: place for place, names in enumerate(ROOMS) for name in names}

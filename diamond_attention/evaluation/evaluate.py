@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from diamond_attention.runs.train import load_run
 from diamond_attention.worlds.contract import TeamSize, World
 
 Play = Literal["greedy", "sampled"]
+Simulator = Literal["own", "vmas"]
+"""The world as this package has it, or the original."""
 
 EPISODES_AT_ONCE = 1024
 
@@ -31,6 +33,7 @@ def evaluate(
     dropout: bool | None = None,
     seed: int = 0,
     checkpoint: str = "last",
+    simulator: str = "own",
 ) -> list[dict[str, Any]]:
     """Plays, appends one row an episode to the run's episodes.csv, and returns those rows.
 
@@ -41,9 +44,12 @@ def evaluate(
     if not 0 <= seed < 2**32:
         raise UserError(f"seed is {seed}; it must lie between 0 and 4294967295.")
     settings = run.settings
+    check_simulator(settings, settings.sizes if sizes is None else sizes, simulator)
     if dropout is not None and settings.policy.mask != "dropout":
         raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
     sizes = settings.sizes if sizes is None else sizes
+    for size in sizes:
+        settings.world.check_size(size)
     state, step = load_run(run, checkpoint)
     dropout_on = dropout_in_force(settings, dropout)
     world = padded(settings.world, sizes)
@@ -52,26 +58,42 @@ def evaluate(
     key = jax.random.fold_in(jax.random.key(seed), run.seed)
     rows = []
     for size in sizes:
-        world.check_size(size)
         for way in play:
-            played = play_episodes(
-                world, state.weights.policy, size, episodes, key, settings.rank_hold, dropout_on, way == "greedy"
-            )
+            conditions = (episodes, key, settings.rank_hold, dropout_on, way == "greedy")
+            if simulator == "own":
+                played = play_episodes(world, state.weights.policy, size, *conditions)
+            else:
+                from diamond_attention.evaluation.referee import play_on_vmas
+
+                played = play_on_vmas(state.weights.policy, int(size.agents), *conditions)
             for episode in range(episodes):
                 rows.append(
                     {
                         "checkpoint": step,
+                        "simulator": simulator,
                         "agents": int(size.agents),
                         "tasks": int(size.tasks),
                         "play": way,
                         "dropout": "on" if dropout_on else "off",
                         "seed": seed,
                         "episode": episode,
-                        **{name: _cell(values[episode]) for name, values in played.items()},
+                        # By name, so that both simulators write the same columns.
+                        **{name: _cell(played[name][episode]) for name in sorted(played)},
                     }
                 )
     append_rows(run.episodes, rows)
     return rows
+
+
+def check_simulator(settings: Settings, sizes: Sequence[TeamSize], simulator: str) -> None:
+    """Raises UserError with one sentence if that simulator cannot play this run at these sizes."""
+    if simulator not in get_args(Simulator):
+        raise UserError(f"--simulator is {simulator!r}; it must be one of {', '.join(get_args(Simulator))}.")
+    if simulator == "vmas":
+        # Only here: where the extra is installed, torch takes seconds to import.
+        from diamond_attention.evaluation.referee import check_referee
+
+        check_referee(settings, tuple(sizes))
 
 
 def dropout_in_force(settings: Settings, asked: bool | None) -> bool:

@@ -14,7 +14,17 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return self.with_decimals(3)
+
+    def with_decimals(self, decimals: int) -> str:
+        return f"{self.mean:.{decimals}f} [{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
+
+
+class PairedDifference(NamedTuple):
+    absolute: Interval
+    """The mean of ours − theirs."""
+    relative: Interval | None
+    """The same as a share of the size of their mean; None where that can be zero."""
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
@@ -36,8 +46,37 @@ def seed_interval(per_seed: Sequence[float], confidence: float = 0.95, resamples
     Always resampled with the same generator, so a table printed twice is the same table.
     """
     values = np.asarray(per_seed, float)
-    generator = np.random.default_rng(0)
-    means = np.mean(values[generator.integers(0, len(values), (resamples, len(values)))], axis=1)
+    means = np.mean(values[_resamples(len(values), resamples)], axis=1)
+    return _percentiles(float(np.mean(values)), means, confidence)
+
+
+def paired_interval(
+    ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, resamples: int = 10_000
+) -> PairedDifference:
+    """How much better ours is, from runs that share their training seeds, with a bootstrap over those pairs.
+
+    Higher is better in both. "At least as good, within 5 %" holds where `relative.low` is not below −0.05.
+    """
+    if len(ours) != len(theirs) or not ours:
+        raise ValueError(f"{len(ours)} runs cannot be paired with {len(theirs)}; give one of each for every seed")
+    our_values, their_values = np.asarray(ours, float), np.asarray(theirs, float)
+    drawn = _resamples(len(our_values), resamples)
+    differences = np.mean((our_values - their_values)[drawn], axis=1)
+    difference = float(np.mean(our_values - their_values))
+    absolute = _percentiles(difference, differences, confidence)
+    # Drawn together with the difference: a share of a mean is as uncertain as that mean.
+    sizes = np.abs(np.mean(their_values[drawn], axis=1))
+    size = abs(float(np.mean(their_values)))
+    if size == 0 or not np.all(sizes > 0):
+        return PairedDifference(absolute, None)
+    return PairedDifference(absolute, _percentiles(difference / size, differences / sizes, confidence))
+
+
+def _resamples(values: int, resamples: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, values, (resamples, values))
+
+
+def _percentiles(mean: float, resampled: np.ndarray, confidence: float) -> Interval:
     tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return Interval(float(np.mean(values)), float(low), float(high))
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    return Interval(mean, float(low), float(high))

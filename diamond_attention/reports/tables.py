@@ -20,8 +20,11 @@ from diamond_attention.runs.record import Run, read_rows
 from diamond_attention.runs.settings import Settings, flat, to_json
 from diamond_attention.worlds.xor import floor
 
-SIZE_AND_PLAY = ("agents", "tasks", "play", "dropout")
+SIZE_AND_PLAY = ("simulator", "agents", "tasks", "play", "dropout")
 SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, "seed", "episode")
+
+PARTICLE_MEASURES = {"spread": ("collisions", "covered"), "food": ("collections", "collisions")}
+"""Worlds whose tables show the paper's R, the return divided by the agents, and what they print beside it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Line:
     mask: str
     trained_on: str
     played_on: tuple[int, int]
+    simulator: str
     play: str
     dropout: str
     seeds_trained: int
@@ -45,12 +49,15 @@ class Line:
     episodes: int
     """For each seed; the smallest number if they differ."""
     measure: str
+    """success; R, the return divided by the agents; or return."""
     mean: float
     low: float
     high: float
     seeds: tuple[int, ...]
     per_seed: tuple[float, ...]
     """The mean over episodes of each of those seeds."""
+    measures: dict[str, dict[str, Any]]
+    """Everything else that was measured: mean, low and high over seeds, and per_seed, each of an episode's sum."""
     commit: str
     device: str
     """What it was trained on; several if the runs differ."""
@@ -79,18 +86,19 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             for key, rows in chosen.items():
                 played[key][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
-        for (agents, tasks, play, dropout), by_seed in played.items():
-            measure = "success" if "success" in next(iter(by_seed.values()))[0] else "return"
-            per_seed = {
-                seed: float(np.mean([float(row[measure]) for row in rows]))
-                for seed, rows in by_seed.items()
-                if seed not in failed
-            }
-            if not per_seed:
+        for (simulator, agents, tasks, play, dropout), by_seed in played.items():
+            by_seed = {seed: rows for seed, rows in sorted(by_seed.items()) if seed not in failed}
+            if not by_seed:
                 continue
+            columns = next(iter(by_seed.values()))[0]
+            is_particles = settings.world.name in PARTICLE_MEASURES
+            measure = "success" if "success" in columns else "R" if is_particles else "return"
+            column, share = ("return", 1 / int(agents)) if measure == "R" else (measure, 1.0)
+            per_seed = {seed: share * _mean_of(column, rows) for seed, rows in by_seed.items()}
+            others = [name for name in columns if name not in (*SAME_EPISODE, column)]
             each = min(len(rows) for rows in by_seed.values())
-            outcomes = {float(row[measure]) for rows in by_seed.values() for row in rows}
-            if len(per_seed) == 1 and outcomes <= {0.0, 1.0}:
+            outcomes = {float(row[column]) for rows in by_seed.values() for row in rows}
+            if measure != "R" and len(per_seed) == 1 and outcomes <= {0.0, 1.0}:
                 # With one run there is no spread over runs; say how well this one policy is known.
                 rate = next(iter(per_seed.values()))
                 interval = wilson_interval(round(rate * each), each)
@@ -108,6 +116,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     mask=settings.policy.mask,
                     trained_on=" ".join(f"{n}x{k}" for n, k in trained),
                     played_on=size,
+                    simulator=simulator,
                     play=play,
                     dropout=dropout,
                     seeds_trained=len(members),
@@ -118,6 +127,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     **interval._asdict(),
                     seeds=tuple(sorted(per_seed)),
                     per_seed=tuple(per_seed[seed] for seed in sorted(per_seed)),
+                    measures={name: _summary([_mean_of(name, rows) for rows in by_seed.values()]) for name in others},
                     commit=_shared(members, "commit"),
                     device=_shared(members, "device"),
                     floor=floor(*size) if is_xor else None,
@@ -130,8 +140,25 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
         raise UserError("these runs have no evaluated episodes yet; run `diamond evaluate` on them first.")
     return sorted(
         lines,
-        key=lambda x: (x.world, x.played_on, x.trained_on, place_of(x.mask), x.preset, x.dropout == "off", x.play),
+        key=lambda x: (
+            x.world,
+            x.played_on,
+            x.trained_on,
+            place_of(x.mask),
+            x.preset,
+            x.simulator,
+            x.dropout == "off",
+            x.play,
+        ),
     )
+
+
+def _mean_of(column: str, rows: Sequence[Mapping[str, str]]) -> float:
+    return float(np.mean([float(row[column]) for row in rows]))
+
+
+def _summary(per_seed: Sequence[float]) -> dict[str, Any]:
+    return {**seed_interval(per_seed)._asdict(), "per_seed": list(per_seed)}
 
 
 def _shared(runs: Sequence[Run], name: str) -> str:
@@ -159,9 +186,14 @@ def _by_size_and_play(rows: Iterable[Mapping[str, Any]]) -> dict[tuple, list[dic
     return groups
 
 
+def _rows_of(run: Run) -> list[dict[str, str]]:
+    """Rows from before there was a choice of simulator were played on our own."""
+    return [{"simulator": "own", **row} for row in read_rows(run.episodes)]
+
+
 def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
     """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
-    once = {tuple(row[name] for name in SAME_EPISODE): row for row in read_rows(run.episodes)}
+    once = {tuple(row[name] for name in SAME_EPISODE): row for row in _rows_of(run)}
     newest = {}
     for key, rows in _by_size_and_play(once.values()).items():
         last = max(int(row["checkpoint"]) for row in rows)
@@ -169,20 +201,18 @@ def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
     return newest
 
 
-HEADINGS = ("policy", "preset", "trained", "played", "seeds", "greedy π*", "sampled π", "paper π*/π", "floor")
-
-
 def print_table(lines: Sequence[Line]) -> None:
-    """Prints the table as wide as the terminal, or as wide as it needs where there is none."""
+    """Prints a table for each measure, as wide as the terminal, or as wide as it needs where there is none."""
     console = Console()
-    (console if console.is_terminal else Console(width=130)).print(as_rich(lines))
+    for part in _by_kind(lines):
+        (console if console.is_terminal else Console(width=130)).print(as_rich(part))
 
 
 def as_rich(lines: Sequence[Line]) -> Table:
-    """The table a person reads."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=TITLE, title_justify="left")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in HEADINGS[:4] else "right")
+    """The table a person reads, of lines that share their measure."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=_title(lines), title_justify="left")
+    for heading in _headings(lines):
+        table.add_column(heading, justify="left" if heading in TEXT_HEADINGS else "right")
     before = None
     for row in text_rows(lines):
         if before not in (None, row[2:4]):
@@ -192,12 +222,62 @@ def as_rich(lines: Sequence[Line]) -> Table:
     return table
 
 
-TITLE = "Success rate: mean over training seeds [95 % bootstrap interval over those seeds]"
-
-
 def as_markdown(lines: Sequence[Line]) -> str:
-    rows = [list(HEADINGS), ["---"] * len(HEADINGS), *text_rows(lines)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    parts = []
+    for part in _by_kind(lines):
+        headings = _headings(part)
+        rows = [headings, ["---"] * len(headings), *text_rows(part)]
+        parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows))
+    return "\n\n".join(parts)
+
+
+def _by_kind(lines: Sequence[Line]) -> list[list[Line]]:
+    """Lines that can stand in one table: the same measure, and for R the same world, whose measures it prints."""
+    parts: dict[tuple, list[Line]] = defaultdict(list)
+    for line in lines:
+        parts[(line.measure, line.world if line.measure == "R" else "")].append(line)
+    return list(parts.values())
+
+
+TEXT_HEADINGS = ("policy", "preset", "trained", "played", "simulator")
+PLAYS = ("greedy", "sampled")
+
+TITLES = {
+    "success": "Success rate: mean over training seeds [95 % bootstrap interval over those seeds]",
+    "R": "R, the return divided by the agents: mean over training seeds [95 % bootstrap interval over those seeds]",
+    "return": "Return of the team: mean over training seeds [95 % bootstrap interval over those seeds]",
+}
+MEASURE_TITLES = {
+    "collisions": "collisions: ordered pairs of overlapping agents, summed over an episode's steps",
+    "covered": "covered: the share of landmarks under an agent, summed likewise",
+    "collections": "collections: foods collected in an episode",
+}
+
+
+def _title(lines: Sequence[Line]) -> str:
+    measure = lines[0].measure
+    return "\n".join([TITLES[measure], *(MEASURE_TITLES[name] for name in _shown_measures(lines))])
+
+
+def _headings(lines: Sequence[Line]) -> list[str]:
+    simulator = ["simulator"] if _several_simulators(lines) else []
+    if lines[0].measure == "R":
+        results = ["R greedy π*", "R sampled π", *(f"{name} π*/π" for name in _shown_measures(lines))]
+    else:
+        results = ["greedy π*", "sampled π"]
+    return ["policy", "preset", "trained", "played", *simulator, "seeds", *results, *_beside(lines)]
+
+
+def _shown_measures(lines: Sequence[Line]) -> tuple[str, ...]:
+    return PARTICLE_MEASURES[lines[0].world] if lines[0].measure == "R" else ()
+
+
+def _several_simulators(lines: Sequence[Line]) -> bool:
+    return any(line.simulator != "own" for line in lines)
+
+
+def _beside(lines: Sequence[Line]) -> list[str]:
+    return ["paper π*/π", "floor"] if lines[0].measure == "success" else []
 
 
 def text_rows(lines: Sequence[Line]) -> list[list[str]]:
@@ -205,26 +285,37 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, "shaped" if line.shaped else "", line.overrides]))
-        pairs[(name, line.mask, line.dropout, line.trained_on, line.played_on)][line.play] = line
+        pairs[(name, line.mask, line.dropout, line.trained_on, line.played_on, line.simulator)][line.play] = line
     rows = []
-    for (name, mask, dropout, trained_on, played_on), by_play in pairs.items():
+    for (name, mask, dropout, trained_on, played_on, simulator), by_play in pairs.items():
         some = next(iter(by_play.values()))
-        papers = [by_play[play].paper if play in by_play else None for play in ("greedy", "sampled")]
-        rows.append(
-            [
-                policy_name(mask, dropout),
-                name,
-                trained_on,
-                "x".join(map(str, played_on)),
-                f"{len(some.per_seed)}/{some.seeds_trained}",
-                *(str(by_play[play].interval) if play in by_play else "" for play in ("greedy", "sampled")),
-                "/".join("–" if p is None else f"{p:.2f}" for p in papers)
-                if any(p is not None for p in papers)
-                else "",
-                "" if some.floor is None else f"{some.floor:.3f}",
-            ]
-        )
+        cells = [policy_name(mask, dropout), name, trained_on, "x".join(map(str, played_on))]
+        if _several_simulators(lines):
+            cells.append(simulator)
+        cells.append(f"{len(some.per_seed)}/{some.seeds_trained}")
+        cells += [_value(by_play[play]) if play in by_play else "" for play in PLAYS]
+        for measure in _shown_measures(lines):
+            means = [by_play[play].measures[measure]["mean"] if play in by_play else None for play in PLAYS]
+            cells.append(_pair(means, 1))
+        if _beside(lines):
+            cells.append(_pair([by_play[play].paper if play in by_play else None for play in PLAYS], 2))
+            cells.append("" if some.floor is None else f"{some.floor:.3f}")
+        rows.append(cells)
     return rows
+
+
+def _value(line: Line) -> str:
+    if line.measure == "success":
+        return str(line.interval)
+    # One run has no spread over runs, and an interval from one number to itself would look like certainty.
+    return line.interval.with_decimals(1) if len(line.per_seed) > 1 else f"{line.mean:.1f}"
+
+
+def _pair(values: Sequence[float | None], decimals: int) -> str:
+    """greedy/sampled; nothing where neither is known."""
+    if all(value is None for value in values):
+        return ""
+    return "/".join("–" if value is None else f"{value:.{decimals}f}" for value in values)
 
 
 def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:

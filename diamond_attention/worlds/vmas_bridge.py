@@ -1,8 +1,8 @@
-"""The original simulator as referee: step VMAS's own Simple Spread, and score a policy on it.
+"""The original simulator as referee: VMAS's own Simple Spread, stepped from our states or played to the end.
 
-VMAS is an optional extra. Nothing here is imported by anything else in the package, and nothing subclasses
-VMAS. Agents see through the same views as in `worlds.spread`, built from VMAS's positions and velocities;
-its flat observation leaves out peers' velocities and changes its width with the team.
+VMAS is an optional extra, and nothing subclasses it. Whoever acts is handed VMAS's positions and velocities as
+a state of `worlds.spread`, so agents see through the same views; VMAS's flat observation leaves out peers'
+velocities and changes its width with the team. `evaluation/referee.py` plays trained policies here.
 
 VMAS keeps one random stream for all environments of a process, swaps it with the global ones of torch,
 NumPy and Python in every call, and leaves them swapped after an exception. `private_random_stream` puts all
@@ -12,18 +12,15 @@ of them back, so that scoring a policy changes nothing for anybody else.
 import contextlib
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float32, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from diamond_attention.actions import Distribution
 from diamond_attention.errors import UserError
-from diamond_attention.ranks import draw_ranks, hold_ranks
-from diamond_attention.view import AgentView
 from diamond_attention.worlds.particles import Particles
 from diamond_attention.worlds.spread import Spread
 
@@ -55,20 +52,27 @@ class VmasEpisodes(NamedTuple):
     """As `worlds.spread` measures them, on VMAS's positions."""
 
 
+def check_installed() -> None:
+    if Environment is None:
+        raise UserError('VMAS is not installed; install it with: pip install "diamond-attention[vmas]".')
+
+
 @contextlib.contextmanager
 def private_random_stream(seed: int) -> Iterator[None]:
     """Inside, VMAS draws from a stream of its own begun at `seed`; afterwards every stream is as before.
 
     The seed sets states of generators made for the purpose and never reaches `torch.manual_seed`, which
-    would reseed the GPUs as well.
+    would reseed the GPUs as well. torch works on one thread meanwhile: on tensors this small more are slower,
+    fifty times so where other work shares the cores.
     """
-    if Environment is None:
-        raise UserError('VMAS is not installed; install it with: pip install "diamond-attention[vmas]".')
+    check_installed()
     # VMAS's methods hold on to this very list, so its entries are replaced, never the list.
     shared = Environment.vmas_random_state
     shared_before = list(shared)
     torch_before, numpy_before, python_before = torch.random.get_rng_state(), np.random.get_state(), random.getstate()
+    threads_before = torch.get_num_threads()
     try:
+        torch.set_num_threads(1)
         shared[:] = [
             torch.Generator().manual_seed(seed).get_state(),
             np.random.RandomState(seed % 2**32).get_state(),
@@ -80,6 +84,7 @@ def private_random_stream(seed: int) -> Iterator[None]:
         torch.random.set_rng_state(torch_before)
         np.random.set_state(numpy_before)
         random.setstate(python_before)
+        torch.set_num_threads(threads_before)
 
 
 def step(
@@ -99,7 +104,6 @@ def step(
 def roll_out(act: Act, *, agents: int, episodes: int, seed: int, steps: int | None = None) -> VmasEpisodes:
     """Episodes of VMAS's Simple Spread, begun by VMAS's own reset, with whatever `act` answers."""
     world = Spread(max_agents=agents, max_tasks=agents)
-    judge = jax.jit(jax.vmap(world.judge))
     returns = np.zeros(episodes)
     measures: dict[str, np.ndarray] = {}
     with private_random_stream(seed):
@@ -107,58 +111,28 @@ def roll_out(act: Act, *, agents: int, episodes: int, seed: int, steps: int | No
         for step_of_episode in range(world.time_limit if steps is None else steps):
             reached = _step(environment, np.asarray(act(state_of(environment), step_of_episode)))
             returns += reached.reward
-            for name, value in judge(state_of(environment))[2].items():
+            for name, value in _measures(world, state_of(environment)).items():
                 measures[name] = measures.get(name, np.zeros(episodes)) + np.asarray(value)
     return VmasEpisodes(returns, measures)
 
 
-def play(
-    policy: Callable[[AgentView], tuple[Distribution, Any]],
-    *,
-    agents: int,
-    episodes: int,
-    seed: int,
-    greedy: bool = True,
-    hold: int | Literal["episode"] = 1,
-    steps: int | None = None,
-) -> VmasEpisodes:
-    """A policy scored on VMAS's Simple Spread. The same seed gives the same starts and the same ranks."""
-    world = Spread(max_agents=agents, max_tasks=agents)
-    ranks = jnp.zeros((episodes, agents), jnp.float32)
-    play_key = jax.random.key(seed)
-
-    def act(state: Particles, step_of_episode: int) -> Float[Array, "episode agent 2"]:
-        nonlocal ranks
-        key = jax.random.fold_in(play_key, step_of_episode)
-        actions, ranks = _decide(policy, world, state, ranks, jnp.asarray(step_of_episode), key, greedy, hold)
-        return actions
-
-    return roll_out(act, agents=agents, episodes=episodes, seed=seed, steps=steps)
+@partial(jax.jit, static_argnums=0)
+def _measures(world: Spread, state: Particles) -> dict[str, Float[Array, " episode"]]:
+    return jax.vmap(world.judge)(state)[2]
 
 
-@eqx.filter_jit
-def _decide(
-    policy: Callable[[AgentView], tuple[Distribution, Any]],
-    world: Spread,
-    state: Particles,
-    ranks: Float32[Array, "episode agent"],
-    step_of_episode: Array,
-    key: PRNGKeyArray,
-    greedy: bool,
-    hold: int | Literal["episode"],
-) -> tuple[Float[Array, "episode agent 2"], Float32[Array, "episode agent"]]:
-    def one_team(state: Particles, ranks: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
-        rank_key, act_key = jax.random.split(key)
-        ranks = hold_ranks(ranks, draw_ranks(rank_key, world.max_agents), step_of_episode, hold)
+def random_player(agents: int, episodes: int, seed: int) -> Callable[[int], None]:
+    """A function that plays so many steps with random actions, VMAS's own: what a bench times."""
+    with private_random_stream(seed):
+        environment = _make(agents, episodes)
 
-        def one_agent(view: AgentView, agent_key: PRNGKeyArray) -> Array:
-            distribution, _ = policy(view)
-            return distribution.mode() if greedy else distribution.sample(agent_key)
+    def play(steps: int) -> None:
+        with private_random_stream(seed):
+            environment.reset()
+            for _ in range(steps):
+                environment.step(environment.get_random_actions())
 
-        views = world.views(state, ranks)
-        return jax.vmap(one_agent)(views, jax.random.split(act_key, world.max_agents)), ranks
-
-    return jax.vmap(one_team)(state, ranks, jax.random.split(key, ranks.shape[0]))
+    return play
 
 
 # --- VMAS's objects -------------------------------------------------------------------------------

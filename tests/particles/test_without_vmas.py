@@ -12,7 +12,7 @@ def test_a_missing_extra_is_said_in_one_sentence(monkeypatch):
     nothing = np.zeros((1, 2, 2), np.float32)
     for attempt in (
         lambda: vmas_bridge.step(nothing, nothing, nothing, nothing),
-        lambda: vmas_bridge.play(lambda view: None, agents=2, episodes=1, seed=0),
+        lambda: vmas_bridge.roll_out(lambda state, step: nothing, agents=2, episodes=1, seed=0),
     ):
         with pytest.raises(UserError, match=r'pip install "diamond-attention\[vmas\]"'):
             attempt()

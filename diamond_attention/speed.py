@@ -1,0 +1,328 @@
+"""How fast a world steps, trains and decides: the half of `diamond bench` for worlds that take many steps.
+
+    simulation   random actions, rewards computed, nothing learned; Simple Spread beside VMAS in the same run
+    training     updates of the preset as `diamond train` makes them
+    parts        an update's rollout, its minibatch epochs, and the world's steps alone
+    decisions    one agent's policy on one view, on one CPU core: what a robot would have to wait for
+
+Whatever is compared takes turns and is given its best turn, so that other work on the machine, which comes and
+goes, weighs on all alike.
+
+`python -m diamond_attention.speed` times decisions only: settings as JSON on stdin, measurements on stdout. It is
+a process of its own because JAX sizes its thread pool once, and here the pool must be one core.
+"""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from diamond_attention.actions import Continuous
+from diamond_attention.errors import UserError
+from diamond_attention.learning.ppo import LearnerState
+from diamond_attention.learning.rollout import collect
+from diamond_attention.ranks import draw_ranks
+from diamond_attention.runs.assemble import begin_learning, build_learner, build_policy
+from diamond_attention.runs.settings import Settings, from_json, padded, to_json
+from diamond_attention.runs.train import advance_seeds, stack_seeds
+from diamond_attention.worlds import vmas_bridge
+from diamond_attention.worlds.contract import Actions, State, TeamSize, World
+
+AGENTS = 4
+ENVS = {"cpu": (64, 1024, 8192), "gpu": (4096, 65_536)}
+TEAM_SIZES = (4, 16, 64)
+"""At which decisions are timed."""
+STEPS_A_CALL = 100
+"""Steps in one compiled call: the learner's rollouts are of this order."""
+TURNS = 3
+SECONDS_A_TURN = 0.5
+SECONDS_OF_UPDATES = 5.0
+DECISIONS = 200
+
+RECORDED = tuple(
+    {"what": what, "device": device, "system": system, "setting": setting, "steps_per_second": speed}
+    for what, device, system, setting, speed in (
+        ("simulation", "cpu", "VMAS 1.5.2", "64 envs", 1.8e4),
+        ("simulation", "cpu", "VMAS 1.5.2", "1,024 envs", 2.0e5),
+        ("simulation", "cpu", "VMAS 1.5.2", "8,192 envs", 3.8e5),
+        ("simulation", "cpu", "JaxMARL 0.2.0 MPE", "64 envs", 1.7e5),
+        ("simulation", "cpu", "JaxMARL 0.2.0 MPE", "1,024 envs", 2.1e5),
+        ("simulation", "gpu", "JaxMARL 0.2.0 MPE", "4,096 envs", 7.7e7),
+        ("simulation", "gpu", "JaxMARL 0.2.0 MPE", "65,536 envs", 3.6e8),
+        ("training", "cpu", "BenchMARL 1.5.2 MAPPO", "64 envs, MLP 64×64, 10 epochs", 3.1e3),
+        ("training", "cpu", "Stable-Baselines3 2.9.2 PPO", "64 envs, joint MLP 64×64, 10 epochs", 7.3e3),
+        ("training", "gpu", "JaxMARL 0.2.0 IPPO", "4,096 envs × 32 steps, MLP 64×64, 5 epochs", 8.3e6),
+    )
+)
+"""Simple Spread with four agents, recorded elsewhere: on one AMD EPYC core (±20 %) or one H200, not in this run."""
+
+
+def measure_speed(settings: Settings, seed_counts: tuple[int, ...]) -> dict[str, Any]:
+    """Everything, as JSON values."""
+    device = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    return {
+        "simulation": [measure_simulation(settings, envs) for envs in ENVS[device]],
+        "vmas": vmas_used(settings.world),
+        "training": [measure_training(settings, seeds) for seeds in seed_counts],
+        "parts": measure_parts(settings),
+        "decisions": measure_decisions(settings),
+        "recorded_elsewhere": [
+            row for row in RECORDED if row["device"] == device and settings.world.name == "spread"
+        ],
+    }
+
+
+# --- Simulation -----------------------------------------------------------------------------------
+
+
+def measure_simulation(settings: Settings, envs: int) -> dict[str, Any]:
+    """Steps of the team a second in `envs` worlds at once, ours and, where it can be, VMAS."""
+    world, size = _with_agents(settings, AGENTS)
+    players = {"ours": _random_player(world, size, envs)}
+    if vmas_used(world) == "measured":
+        players["vmas"] = vmas_bridge.random_player(AGENTS, envs, seed=0)
+    steps = {name: _steps_for(play, SECONDS_A_TURN) for name, play in players.items()}
+    best = _best_of_turns({name: partial(play, steps[name]) for name, play in players.items()})
+    speeds = {name: envs * steps[name] / best[name] for name in players}
+    return {
+        "envs": envs,
+        "agents": int(size.agents),
+        "steps_per_second": speeds["ours"],
+        "vmas_steps_per_second": speeds.get("vmas"),
+        "times_vmas": speeds["ours"] / speeds["vmas"] if "vmas" in speeds else None,
+    }
+
+
+def vmas_used(world: World) -> str:
+    """Whether VMAS is measured beside this world, or why not."""
+    if world.name != "spread":
+        return f"left out: VMAS has no world {world.name}"
+    if jax.default_backend() != "cpu":
+        return "left out: measured on the CPU only"
+    try:
+        vmas_bridge.check_installed()
+    except UserError as error:
+        return f"left out: {error}"
+    return "measured"
+
+
+def _with_agents(settings: Settings, agents: int) -> tuple[World, TeamSize]:
+    """The preset's world for so many agents and tasks, or as the preset has it where that cannot be played."""
+    size = TeamSize(agents, agents)
+    try:
+        settings.world.check_size(size)
+    except UserError:
+        size = settings.sizes[0]
+    return padded(settings.world, [size]), size
+
+
+def _random_step(world: World, state: State, key: PRNGKeyArray) -> tuple[State, Array]:
+    action_key, step_key = jax.random.split(key)
+    transition = world.step(state, random_actions(world, state, action_key), step_key)
+    return transition.state, transition.reward
+
+
+def _random_player(world: World, size: TeamSize, envs: int) -> Callable[[int], None]:
+    one_team = partial(_random_step, world)
+
+    @jax.jit
+    def many_steps(state: State, key: PRNGKeyArray) -> tuple[State, Array]:
+        return jax.lax.scan(
+            lambda state, key: jax.vmap(one_team)(state, jax.random.split(key, envs)),
+            state,
+            jax.random.split(key, STEPS_A_CALL),
+        )
+
+    @jax.jit
+    def start(key: PRNGKeyArray) -> State:
+        return jax.vmap(lambda key: world.reset(key, size))(jax.random.split(key, envs))
+
+    first = start(jax.random.key(0))
+
+    def play(steps: int) -> None:
+        state, rewards = first, None
+        for call in range(steps // STEPS_A_CALL):
+            state, rewards = many_steps(state, jax.random.key(call))
+        jax.block_until_ready((state, rewards))
+
+    return play
+
+
+def random_actions(world: World, state: State, key: PRNGKeyArray) -> Actions:
+    """Uniform over what every agent may do."""
+    if isinstance(world.action_kind, Continuous):
+        return jax.random.uniform(key, (world.max_agents, world.action_kind.size), minval=-1.0, maxval=1.0)
+    views = world.views(state, jnp.zeros(world.max_agents, jnp.float32))
+    allowed = views.task_present if views.legal_actions is None else views.legal_actions
+    return jax.random.categorical(key, jnp.where(allowed, 0.0, -jnp.inf))
+
+
+def _steps_for(play: Callable[[int], None], seconds: float) -> int:
+    """How many steps fill a turn, in whole calls."""
+    play(STEPS_A_CALL)  # compiles
+    started = time.perf_counter()
+    play(STEPS_A_CALL)
+    return STEPS_A_CALL * max(1, round(seconds / (time.perf_counter() - started)))
+
+
+def _best_of_turns(players: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of each one's best turn."""
+    best = dict.fromkeys(players, float("inf"))
+    for _ in range(TURNS):
+        for name, play in players.items():
+            started = time.perf_counter()
+            play()
+            best[name] = min(best[name], time.perf_counter() - started)
+    return best
+
+
+# --- Training -------------------------------------------------------------------------------------
+
+
+def measure_training(settings: Settings, seeds: int) -> dict[str, Any]:
+    """Seconds to compile, and updates a second over a handful of them."""
+    with without_compilation_cache():
+        started = time.perf_counter()
+        stacked = stack_seeds([begin_learning(settings, seed) for seed in range(seeds)])
+        advance = advance_seeds(build_learner(settings)).lower(stacked, jnp.asarray(1)).compile()  # type: ignore[attr-defined]
+        compile_seconds = time.perf_counter() - started
+
+    stacked, _ = jax.block_until_ready(advance(stacked, jnp.asarray(1)))  # the first call also allocates
+    updates, started = 0, time.perf_counter()
+    while updates < 3 or time.perf_counter() - started < SECONDS_OF_UPDATES:
+        stacked, _ = jax.block_until_ready(advance(stacked, jnp.asarray(1)))
+        updates += 1
+    per_update = (time.perf_counter() - started) / updates
+    return {
+        "seeds": seeds,
+        "compile_seconds": compile_seconds,
+        "updates_timed": updates,
+        "updates_per_second": 1.0 / per_update,
+        "steps_per_second": seeds * settings.ppo.steps_per_update / per_update,
+    }
+
+
+class without_compilation_cache:  # noqa: N801 - reads as a phrase where it is used
+    """A program found in the on-disk cache would be timed as compiled in no time."""
+
+    def __enter__(self) -> None:
+        self.before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+        jax.config.update("jax_compilation_cache_dir", None)
+
+    def __exit__(self, *_: object) -> None:
+        jax.config.update("jax_compilation_cache_dir", self.before)
+
+
+def measure_parts(settings: Settings) -> dict[str, float]:
+    """Seconds of one update of one seed, of its rollout, and of the same number of the world's steps alone.
+
+    The rollout and the world's steps are programs of their own; the epochs are what an update takes beyond its
+    rollout, advantages included.
+    """
+    learner, ppo, world = build_learner(settings), settings.ppo, settings.world
+    state = begin_learning(settings, 0)
+    stacked = stack_seeds([state])
+    advance = advance_seeds(learner)
+    sizes = jnp.asarray(learner.sizes)
+
+    @jax.jit
+    def rollout(state: LearnerState, key: PRNGKeyArray) -> Any:
+        return jax.vmap(lambda team, key: collect(world, sizes, *state.weights, team, key, ppo.steps, learner.hold))(
+            state.teams, jax.random.split(key, ppo.envs)
+        )
+
+    @jax.jit
+    def simulation(teams: Any, key: PRNGKeyArray) -> Any:
+        keys = jax.random.split(key, (ppo.envs, ppo.steps))
+        return jax.vmap(lambda team, keys: jax.lax.scan(partial(_random_step, world), team.world, keys))(teams, keys)
+
+    def one_update() -> None:
+        nonlocal stacked
+        stacked, _ = jax.block_until_ready(advance(stacked, jnp.asarray(1)))
+
+    timed: dict[str, Callable[[], Any]] = {
+        "update": one_update,
+        "rollout": lambda: jax.block_until_ready(rollout(state, jax.random.key(0))),
+        "simulation": lambda: jax.block_until_ready(simulation(state.teams, jax.random.key(0))),
+    }
+    for run in timed.values():
+        run()  # compiles
+    best = _best_of_turns(timed)
+    return {
+        "update_seconds": best["update"],
+        "rollout_seconds": best["rollout"],
+        "epochs_seconds": max(0.0, best["update"] - best["rollout"]),
+        "simulation_seconds": best["simulation"],
+    }
+
+
+# --- Decisions ------------------------------------------------------------------------------------
+
+
+def measure_decisions(settings: Settings) -> list[dict[str, Any]]:
+    """`decisions_on_this_core` in a process of its own."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "diamond_attention.speed"],
+        input=json.dumps(to_json(settings)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        check=False,
+    )
+    if answer.returncode:
+        raise RuntimeError(f"timing decisions failed:\n{answer.stderr}")
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def decisions_on_this_core(settings: Settings) -> list[dict[str, Any]]:
+    """Milliseconds from one agent's view to its greedy action, for teams of several sizes."""
+    results = []
+    for agents in TEAM_SIZES:
+        world, size = _with_agents(settings, agents)
+        policy = jax.jit(lambda key, world=world: build_policy(world, settings.policy, key))(jax.random.key(0))
+        state = world.reset(jax.random.key(1), size)
+        views = world.views(state, draw_ranks(jax.random.key(2), world.max_agents))
+        view = jax.tree.map(lambda x: x[0], views)
+        decide = jax.jit(lambda policy, view: policy(view)[0].mode())
+        jax.block_until_ready(decide(policy, view))
+        times = []
+        for _ in range(DECISIONS):
+            started = time.perf_counter()
+            jax.block_until_ready(decide(policy, view))
+            times.append(1e3 * (time.perf_counter() - started))
+        times.sort()
+        results.append(
+            {
+                "agents": int(size.agents),
+                "tasks": int(size.tasks),
+                "median_milliseconds": times[len(times) // 2],
+                "percentile_95_milliseconds": times[int(0.95 * len(times))],
+            }
+        )
+        if (size.agents, size.tasks) != (agents, agents):
+            break  # this world has only its own sizes
+    return results
+
+
+def versions_of_vmas() -> dict[str, str]:
+    found = {}
+    for name in ("vmas", "torch"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    print(json.dumps(decisions_on_this_core(from_json(json.load(sys.stdin)))))

@@ -1,0 +1,226 @@
+"""Evaluating particle worlds: one program for all sizes, R in the tables, and sentences for what cannot be played."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from diamond_attention import PolicySettings, Settings, TeamSize, evaluate, speed, train
+from diamond_attention.command_line import run_command
+from diamond_attention.evaluation import evaluate as evaluation
+from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.learning.ppo import PpoSettings
+from diamond_attention.reports import tables
+from diamond_attention.reports.names import place_of
+from diamond_attention.runs import presets
+from diamond_attention.runs.record import create_group, open_run, read_rows
+from diamond_attention.worlds import vmas_bridge
+from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.particles import Physics
+from diamond_attention.worlds.spread import Spread
+from diamond_attention.worlds.xor import Xor
+
+SMALL = Settings(
+    world=Spread(),
+    agents="2",
+    policy=PolicySettings(width=4),
+    ppo=PpoSettings(envs=4, steps=2, batch=8),
+    total_steps=16,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def spread(folder):
+    return train(SMALL, [0, 1], folder / "spread")
+
+
+@pytest.fixture(scope="module")
+def food(folder):
+    return train(replace(SMALL, world=Food()), [0], folder / "food")
+
+
+def test_all_sizes_and_seeds_share_one_program_for_each_way_of_playing(spread):
+    before = evaluation._play_batch._cache_size()
+    for run in spread:
+        evaluate(run, sizes=[TeamSize(n, n) for n in (2, 3, 5)], episodes=3)
+    assert evaluation._play_batch._cache_size() - before == 2
+
+
+def test_rows_say_which_simulator_played(spread):
+    rows = evaluate(spread[0], episodes=2)
+    assert list(rows[0])[:3] == ["checkpoint", "simulator", "agents"]
+    assert {row["simulator"] for row in rows} == {"own"}
+
+
+def test_the_table_reports_the_return_of_an_agent_and_the_measures(spread, capsys):
+    for run in spread:
+        evaluate(run, sizes=[TeamSize(3, 3)], episodes=4, seed=9)
+    lines = tables.table_lines(spread)
+    line = next(line for line in lines if line.played_on == (3, 3) and line.play == "greedy")
+    # By hand, from the file; episodes of other tests are in it too.
+    per_seed, collisions = [], []
+    for run in spread:
+        rows = {
+            (row["seed"], row["episode"]): row
+            for row in read_rows(run.episodes)
+            if (row["agents"], row["play"]) == ("3", "greedy")
+        }
+        per_seed.append(np.mean([float(row["return"]) / 3 for row in rows.values()]))
+        collisions.append(np.mean([float(row["collisions"]) for row in rows.values()]))
+    assert line.measure == "R"
+    assert line.per_seed == pytest.approx(per_seed)
+    assert line.interval == pytest.approx(seed_interval(per_seed))
+    assert line.measures["collisions"]["per_seed"] == pytest.approx(collisions)
+    assert set(line.measures) == {"collisions", "covered", "distance", "length"}
+
+    tables.print_table(lines)
+    printed = capsys.readouterr().out
+    assert "R, the return divided by the agents" in printed
+    assert "Success" not in printed
+    assert line.interval.with_decimals(1) in printed
+    headings = tables.as_markdown(lines).splitlines()[0]
+    for heading in ("R greedy π*", "R sampled π", "collisions π*/π", "covered π*/π"):
+        assert heading in headings
+    assert "simulator" not in headings
+    assert "floor" not in headings
+    json.dumps(tables.as_json(lines))
+
+
+def test_food_prints_its_collections_and_stands_in_a_table_of_its_own(spread, food, capsys):
+    for run in (*spread, *food):
+        evaluate(run, episodes=2)
+    text = tables.as_markdown(tables.table_lines([*spread, *food]))
+    of_food, of_spread = text.split("\n\n")
+    assert "collections π*/π" in of_food
+    assert "covered" not in of_food
+    assert "covered π*/π" in of_spread
+    cells = [cell.strip() for cell in of_food.splitlines()[2].split("|")]
+    assert "[" not in cells[6]  # one seed has no interval over seeds
+
+
+def test_a_simulator_is_named_where_it_matters_and_kept_apart(spread):
+    rows = evaluate(spread[0], sizes=[TeamSize(2, 2)], episodes=2)
+    elsewhere = [{**row, "simulator": "vmas", "return": 2 * row["return"]} for row in rows]
+    lines = tables.table_lines(spread[:1], {spread[0].path: [*rows, *elsewhere]})
+    means = {(line.simulator, line.play): line.mean for line in lines}
+    for play in ("greedy", "sampled"):
+        assert means["vmas", play] == pytest.approx(2 * means["own", play])
+    assert "| simulator |" in tables.as_markdown(lines)
+
+
+def test_a_kind_of_mask_the_tables_do_not_know_is_listed_last_under_its_name(spread):
+    evaluate(spread[0], episodes=1)
+    (line, *_) = tables.table_lines(spread[:1])
+    strange, known = replace(line, mask="strange"), replace(line, mask="none")
+    assert [row[0] for row in tables.text_rows([known, strange])] == ["no mask", "strange"]
+    assert place_of("none") < place_of("signed") < place_of("strange")
+
+
+def test_rows_from_before_there_were_simulators_are_read_but_not_mixed(spread, tmp_path, capsys):
+    shutil.copytree(spread[0].path, tmp_path / "older")
+    run = open_run(tmp_path / "older")
+    evaluate(run, episodes=2)
+    rows = read_rows(run.episodes)
+    new = tables.table_lines([run])
+    with open(run.episodes, "w", newline="") as file:
+        writer = csv.DictWriter(file, [name for name in rows[0] if name != "simulator"], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert tables.table_lines([run]) == new
+    assert run_command(["evaluate", str(run.path), "--episodes", "1"]) == 2
+    assert "other columns" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("world", "arguments", "sentence"),
+    [
+        (Spread(), ["--simulator", "mujoco"], "--simulator is 'mujoco'; it must be one of own, vmas."),
+        (Spread(), ["--agents", "0"], "--agents is '0'"),
+        (Spread(), ["--agents", "5000"], "sizes above 4096"),
+        (Spread(), ["--agents", "3", "--tasks", "4"], "one landmark for each agent"),
+        (Spread(), ["--agents", "2,40", "--simulator", "vmas"], "at most 32"),
+        (Spread(), ["--simulator", "vmas"], 'pip install "diamond-attention[vmas]"'),
+        (Food(), ["--simulator", "vmas"], "the run's world is food"),
+        (Xor(), ["--simulator", "vmas"], "the run's world is xor"),
+        (Spread(physics=Physics(mass=2.0)), ["--simulator", "vmas"], "world.physics.mass is 2.0"),
+        (Spread(collision_penalty=0.5), ["--simulator", "vmas"], "world.collision_penalty is 0.5"),
+    ],
+)
+def test_what_cannot_be_played_is_one_sentence_and_status_2(
+    tmp_path, monkeypatch, capsys, world, arguments, sentence
+):
+    monkeypatch.setattr(vmas_bridge, "Environment", None)
+    (run,) = create_group(tmp_path / "group", "", replace(SMALL, world=world), [0], overwrite=False)
+    assert run_command(["evaluate", str(run.path), *arguments]) == 2
+    message = capsys.readouterr().err
+    assert sentence in message
+    assert message.count("\n") == 1
+    assert not run.episodes.exists()
+
+
+def test_weights_of_another_world_are_refused(spread, tmp_path, capsys):
+    arguments = ["--policy.width", "4", "--from", str(spread[0].path), "--out", str(tmp_path / "xor"), "--quiet"]
+    assert run_command(["train", "xor", *arguments]) == 2
+    message = capsys.readouterr().err
+    assert "world spread" in message
+    assert message.count("\n") == 1
+
+
+def test_a_checkpoint_of_another_world_is_refused(spread, tmp_path, capsys):
+    (run,) = create_group(tmp_path / "xor", "", replace(SMALL, world=Xor()), [0], overwrite=False)
+    shutil.rmtree(run.checkpoints)
+    shutil.copytree(spread[0].checkpoints, run.checkpoints)
+    assert run_command(["evaluate", str(run.path), "--episodes", "1"]) == 2
+    message = capsys.readouterr().err
+    assert "settings" in message
+    assert message.count("\n") == 1
+
+
+# --- diamond bench --------------------------------------------------------------------------------
+
+
+def test_bench_of_a_particle_world_measures_all_four(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(presets.PRESETS, "small", ("small", SMALL))
+    monkeypatch.setattr(vmas_bridge, "Environment", None)
+    monkeypatch.setattr(speed, "ENVS", {"cpu": (8, 16)})
+    monkeypatch.setattr(speed, "SECONDS_A_TURN", 0.01)
+    monkeypatch.setattr(speed, "SECONDS_OF_UPDATES", 0.01)
+    assert run_command(["bench", "small", "--to", str(tmp_path / "b.json")]) == 0
+    measured = json.loads((tmp_path / "b.json").read_text())
+    assert [row["envs"] for row in measured["simulation"]] == [8, 16]
+    assert all(row["steps_per_second"] > 0 and row["times_vmas"] is None for row in measured["simulation"])
+    assert measured["vmas"].startswith("left out")
+    assert [row["seeds"] for row in measured["training"]] == [1]
+    assert measured["training"][0]["updates_timed"] >= 3
+    parts = measured["parts"]
+    assert parts["simulation_seconds"] > 0
+    assert parts["rollout_seconds"] > 0
+    assert [row["agents"] for row in measured["decisions"]] == [4, 16, 64]
+    assert all(0 < row["median_milliseconds"] < 10 for row in measured["decisions"])
+    printed = capsys.readouterr().out
+    assert "left out" in printed
+    assert "recorded elsewhere" in printed
+    assert {row["device"] for row in measured["recorded_elsewhere"]} == {"cpu"}
+
+
+def test_vmas_is_left_out_of_a_bench_with_a_reason(monkeypatch):
+    assert "no world food" in speed.vmas_used(Food())
+    monkeypatch.setattr(vmas_bridge, "Environment", None)
+    assert "not installed" in speed.vmas_used(Spread())
+
+
+def test_a_world_of_choices_is_given_only_legal_ones():
+    """Three players of three actions in room for five: nobody picks a task that is not there."""
+    world = Xor(max_agents=5, max_tasks=5)
+    state = world.reset(jax.random.key(0), TeamSize(3, 3))
+    actions = jax.vmap(lambda key: speed.random_actions(world, state, key))(jax.random.split(jax.random.key(1), 200))
+    assert set(np.unique(actions)) == {0, 1, 2}
