@@ -13,10 +13,12 @@ from diamond_attention.runs.assemble import build_policy
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import find_runs, open_run
 from diamond_attention.runs.settings import PolicySettings, Settings
-from diamond_attention.runs.train import load_run, resume, train
+from diamond_attention.runs.train import export_policy, load_policy, load_run, resume, train
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds.conformance import check_world
 from diamond_attention.worlds.contract import TeamSize, Transition, World
+from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
 __all__ = [
@@ -25,8 +27,10 @@ __all__ = [
     "ChooseTask",
     "Continuous",
     "DiamondPolicy",
+    "Food",
     "PolicySettings",
     "Settings",
+    "Spread",
     "TeamSize",
     "TeamView",
     "Transition",
@@ -36,7 +40,9 @@ __all__ = [
     "build_policy",
     "check_world",
     "evaluate",
+    "export_policy",
     "find_runs",
+    "load_policy",
     "load_run",
     "open_run",
     "resume",

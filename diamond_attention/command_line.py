@@ -3,7 +3,9 @@
     diamond train PRESET      diamond evaluate RUN…      diamond show PRESET
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
-                              diamond watch RUN
+    diamond export RUN        diamond watch RUN
+
+A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`.
 
 Exit status: 0 done, 1 a seed failed, 2 something you typed can be put right, 130 or 143 stopped by
 Ctrl-C or SIGTERM with everything saved.
@@ -26,7 +28,7 @@ import tyro
 from diamond_attention.errors import UserError
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
-from diamond_attention.runs.record import Run, find_runs
+from diamond_attention.runs.record import SHIPPED, Run, find_runs, open_run, shipped_policies
 from diamond_attention.runs.settings import Settings, flat, parse_sizes, team_sizes, to_json
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
@@ -140,6 +142,17 @@ class WatchOptions:
     """Steps to film; fewer if the episode ends before."""
     frames_per_second: int = 20
     """Steps shown in a second."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Copy the policy alone into a new folder: a tenth of the bytes, and every command that plays one takes it."""
+
+    run: tyro.conf.Positional[Path]
+    to: Path
+    """New folder."""
+    checkpoint: str = "last"
+    """best, last, or a step the run has a checkpoint of."""
 
 
 @dataclass(frozen=True)
@@ -270,6 +283,18 @@ def watch_command(arguments: Sequence[str]) -> int:
     return 0
 
 
+def export_command(arguments: Sequence[str]) -> int:
+    options = _parse(ExportOptions, arguments, "export")
+    runs = _runs([options.run])
+    if len(runs) > 1:
+        raise UserError(f"{options.run} holds {len(runs)} runs; name one of them, such as {runs[0].path}.")
+    _choose_device("cpu", quiet=True)
+    from diamond_attention.runs.train import export_policy
+
+    print(export_policy(runs[0], options.to, options.checkpoint).path)
+    return 0
+
+
 def show_command(arguments: Sequence[str]) -> int:
     preset, rest = _preset_name("show", arguments)
     options = _parse_train(preset, rest, "show")
@@ -296,6 +321,12 @@ def list_command(arguments: Sequence[str]) -> int:
         print(f"  {name:12s} {(world.__doc__ or '').splitlines()[0]}")
     print("policies")
     print(f"  {'diamond':12s} Diamond Attention; policy.mask is one of {', '.join(MaskKind.__args__)}")  # type: ignore[attr-defined]
+    print("trained policies that ship with the package")
+    for name in shipped_policies():
+        settings = open_run(SHIPPED / name).settings
+        print(
+            f"  {name:12s} {settings.world.name}, trained with {settings.agents} agents, mask {settings.policy.mask}"
+        )
     print("runs (in ./runs)")
     found = sorted({path.parent for path in Path("runs").glob("**/settings.json")})
     for folder in found:
@@ -332,6 +363,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "table": table_command,
     "figure": figure_command,
     "watch": watch_command,
+    "export": export_command,
     "show": show_command,
     "list": list_command,
     "bench": bench_command,
@@ -526,5 +558,7 @@ def _described_run(folder: Path) -> str:
     from diamond_attention.runs.checkpoint import list_checkpoints
 
     updates = max((c.update for c in list_checkpoints(run.checkpoints)), default=0)
+    if run.policy_alone:
+        return f"a policy alone, after {updates} updates, mask {run.settings.policy.mask}"
     state = "finished" if run.finished is not None else "not finished"
     return f"{state}, {updates} of {run.settings.total_updates} updates, mask {run.settings.policy.mask}"

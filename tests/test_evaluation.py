@@ -18,6 +18,8 @@ from diamond_attention.reports import tables
 from diamond_attention.reports.names import place_of
 from diamond_attention.runs import presets
 from diamond_attention.runs.record import create_group, open_run, read_rows
+from diamond_attention.runs.settings import padded
+from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds import vmas_bridge
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Physics
@@ -224,3 +226,18 @@ def test_a_world_of_choices_is_given_only_legal_ones():
     state = world.reset(jax.random.key(0), TeamSize(3, 3))
     actions = jax.vmap(lambda key: speed.random_actions(world, state, key))(jax.random.split(jax.random.key(1), 200))
     assert set(np.unique(actions)) == {0, 1, 2}
+
+
+def test_sizes_played_side_by_side_are_the_episodes_played_alone(spread, monkeypatch):
+    policy = load_policy(spread[0])[0]
+    world = padded(spread[0].settings.world, [TeamSize(5, 5)])
+    sizes = [TeamSize(2, 2), TeamSize(5, 5)]
+    together = evaluation.play_sizes(world, policy, sizes, 3, jax.random.key(0))
+    for size, played in zip(sizes, together, strict=True):
+        alone = evaluation.play_episodes(world, policy, size, 3, jax.random.key(0))
+        np.testing.assert_allclose(played["return"], alone["return"], rtol=1e-3)
+    # More episodes than fit a batch: the rest of the last batch is left out.
+    monkeypatch.setattr(evaluation, "EPISODES_AT_ONCE", 4)
+    split = evaluation.play_sizes(world, policy, sizes, 3, jax.random.key(0))
+    for one, other in zip(split, together, strict=True):
+        np.testing.assert_allclose(one["return"], other["return"], rtol=1e-3)

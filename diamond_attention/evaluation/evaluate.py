@@ -14,7 +14,7 @@ from diamond_attention.learning.rollout import RankHold, begin_episode, play_ste
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.runs.record import Run, append_rows
 from diamond_attention.runs.settings import Settings, padded
-from diamond_attention.runs.train import load_run
+from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds.contract import TeamSize, World
 
 Play = Literal["greedy", "sampled"]
@@ -50,22 +50,22 @@ def evaluate(
     sizes = settings.sizes if sizes is None else sizes
     for size in sizes:
         settings.world.check_size(size)
-    state, step = load_run(run, checkpoint)
+    policy, step = load_policy(run, checkpoint)
     dropout_on = dropout_in_force(settings, dropout)
     world = padded(settings.world, sizes)
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
     # and lose the same episodes, and an interval over seeds would be too narrow.
     key = jax.random.fold_in(jax.random.key(seed), run.seed)
     rows = []
-    for size in sizes:
-        for way in play:
-            conditions = (episodes, key, settings.rank_hold, dropout_on, way == "greedy")
-            if simulator == "own":
-                played = play_episodes(world, state.weights.policy, size, *conditions)
-            else:
-                from diamond_attention.evaluation.referee import play_on_vmas
+    for way in play:
+        conditions = (episodes, key, settings.rank_hold, dropout_on, way == "greedy")
+        if simulator == "own":
+            played_at = play_sizes(world, policy, sizes, *conditions)
+        else:
+            from diamond_attention.evaluation.referee import play_on_vmas
 
-                played = play_on_vmas(state.weights.policy, int(size.agents), *conditions)
+            played_at = [play_on_vmas(policy, int(size.agents), *conditions) for size in sizes]
+        for size, played in zip(sizes, played_at, strict=True):
             for episode in range(episodes):
                 rows.append(
                     {
@@ -118,13 +118,37 @@ def play_episodes(
     One episode for each parallel team: were a fixed number of steps shared out instead, short episodes
     would be counted more often than long ones. Episode e is the same whatever `episodes` is.
     """
-    batch = min(EPISODES_AT_ONCE, episodes)
-    number = jnp.asarray([size.agents, size.tasks], jnp.int32)
-    parts = []
-    for first in range(0, episodes, batch):
-        indices = jnp.arange(first, first + batch, dtype=jnp.uint32)
-        parts.append(_play_batch(_Conditions(world, hold, dropout, greedy), policy, number, key, indices))
-    return {name: np.concatenate([part[name] for part in parts])[:episodes] for name in parts[0]}
+    return play_sizes(world, policy, [size], episodes, key, hold, dropout, greedy)[0]
+
+
+def play_sizes(
+    world: World,
+    policy: DiamondPolicy,
+    sizes: Sequence[TeamSize],
+    episodes: int,
+    key: PRNGKeyArray,
+    hold: RankHold = 1,
+    dropout: bool = False,
+    greedy: bool = False,
+) -> list[dict[str, np.ndarray]]:
+    """`play_episodes` for each of several sizes, all side by side in one program."""
+    numbers = np.repeat(np.asarray([[size.agents, size.tasks] for size in sizes], np.int32), episodes, axis=0)
+    indices = np.tile(np.arange(episodes, dtype=np.uint32), len(sizes))
+    batch = min(EPISODES_AT_ONCE, len(indices))
+    # Whole batches, so that one program does: what is too much at the end is played and left out.
+    rounded = -(-len(indices) // batch) * batch
+    padding = np.arange(rounded) % len(indices)
+    numbers, indices = numbers[padding], indices[padding]
+    conditions = _Conditions(world, hold, dropout, greedy)
+    parts = [
+        _play_batch(conditions, policy, numbers[first : first + batch], key, indices[first : first + batch])
+        for first in range(0, rounded, batch)
+    ]
+    played = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return [
+        {name: values[i * episodes : (i + 1) * episodes] for name, values in played.items()}
+        for i in range(len(sizes))
+    ]
 
 
 class _Conditions(NamedTuple):
@@ -138,11 +162,11 @@ class _Conditions(NamedTuple):
 
 @partial(jax.jit, static_argnums=0)
 def _play_batch(
-    conditions: _Conditions, policy: DiamondPolicy, size: Array, key: PRNGKeyArray, episodes: Array
+    conditions: _Conditions, policy: DiamondPolicy, sizes: Array, key: PRNGKeyArray, episodes: Array
 ) -> dict[str, Array]:
     world, hold, dropout, greedy = conditions
 
-    def one_episode(episode: Array) -> dict[str, Array]:
+    def one_episode(size: Array, episode: Array) -> dict[str, Array]:
         reset_key, play_key = jax.random.split(jax.random.fold_in(key, episode))
         team = begin_episode(world, size[None], reset_key)
 
@@ -157,7 +181,7 @@ def _play_batch(
         (team, _), _ = jax.lax.scan(one_step, (team, jnp.asarray(False)), keys)
         return {"length": team.step_of_episode, "return": team.episode_return, **team.episode_measures}
 
-    return jax.vmap(one_episode)(episodes)
+    return jax.vmap(one_episode)(sizes, episodes)
 
 
 def _cell(value: np.generic) -> float | int:

@@ -25,7 +25,7 @@ from diamond_attention.reports.scores import TITLES, draw_heatmap, draw_team_siz
 from diamond_attention.reports.snapshots import draw_snapshots
 from diamond_attention.runs.record import Run, read_rows
 from diamond_attention.runs.settings import padded
-from diamond_attention.runs.train import load_run
+from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.xor import floor
 
@@ -66,9 +66,9 @@ def one_to_show(runs: Sequence[Run]) -> Run:
 def draw_attention(run: Run, to: Path, seed: int = 0, size: TeamSize | None = None) -> Path:
     """One step of one team: ranks on top, then for each agent whom it sees, its attention, its choice."""
     settings = run.settings
-    state, step = load_run(run)
+    policy, step = load_policy(run)
     largest = max(settings.sizes) if size is None else size
-    policy, world = state.weights.policy, padded(settings.world, [largest])
+    world = padded(settings.world, [largest])
     reset_key, see_key, act_key = jax.random.split(jax.random.key(seed), 3)
     team = begin_episode(world, jnp.asarray([largest]), reset_key)
     views, ranks = see(world, policy, team, see_key, settings.rank_hold, dropout_in_force(settings, None))

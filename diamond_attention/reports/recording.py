@@ -14,7 +14,7 @@ from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.reports.names import naming
 from diamond_attention.runs.record import Run
 from diamond_attention.runs.settings import padded
-from diamond_attention.runs.train import load_run
+from diamond_attention.runs.train import load_policy
 from diamond_attention.view import viewer_first
 from diamond_attention.worlds.contract import TeamSize, World
 
@@ -69,14 +69,14 @@ def size_to_show(run: Run, agents: int | None = None, tasks: int | None = None) 
 
 def record(run: Run, size: TeamSize, *, steps: int, seed: int = 0) -> Recording:
     """Plays the newest checkpoint for `steps` steps, or until the episode ends."""
-    state, trained_steps = load_run(run)
+    policy, trained_steps = load_policy(run)
     world = padded(run.settings.world, [size])
     world.check_size(size)
     hold, dropout = run.settings.rank_hold, dropout_in_force(run.settings, None)
     reset_key, play_key = jax.random.split(jax.random.key(seed))
     keys = jax.random.split(play_key, min(steps, world.time_limit) + 1)
     number = jnp.asarray([size], jnp.int32)
-    played = _play(_Conditions(world, hold, dropout), state.weights.policy, number, reset_key, keys)
+    played = _play(_Conditions(world, hold, dropout), policy, number, reset_key, keys)
     states, ranks, weights, returns, terminated = jax.tree.map(np.asarray, played)
     # The step that ends an episode leads to one more state worth seeing.
     frames = int(np.argmax(terminated)) + 2 if terminated.any() else len(keys)

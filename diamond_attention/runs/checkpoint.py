@@ -15,14 +15,16 @@ import shutil
 import stat
 import struct
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 import safetensors.numpy
+from jaxtyping import Array, Int
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo import LearnerState
+from diamond_attention.policies.diamond import DiamondPolicy
 
 FORMAT = 1
 LARGEST_JSON = 1 << 20
@@ -36,6 +38,16 @@ class CheckpointError(UserError):
     """This checkpoint cannot be used; another one may be."""
 
 
+class PolicyAlone(NamedTuple):
+    """What is left of a learner when only playing is asked for: a tenth of the bytes."""
+
+    policy: DiamondPolicy
+    update: Int[Array, ""]
+
+
+Saved = TypeVar("Saved", LearnerState, PolicyAlone)
+
+
 class CheckpointInfo(NamedTuple):
     path: Path
     step: int
@@ -47,8 +59,8 @@ class CheckpointInfo(NamedTuple):
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def save_checkpoint(folder: Path, state: LearnerState, *, step: int, score: float | None) -> Path:
-    """Writes one learner under folder/step_N. Until the rename at the end nothing there has changed."""
+def save_checkpoint(folder: Path, state: LearnerState | PolicyAlone, *, step: int, score: float | None) -> Path:
+    """Writes a learner, or its policy alone, under folder/step_N. Until the rename at the end nothing has changed."""
     final = folder / f"step_{step}"
     partial = folder / f"step_{step}.partial"
     if partial.exists():
@@ -158,8 +170,8 @@ def _read_description(path: Path) -> dict[str, Any]:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def load_checkpoint(path: Path, shapes: LearnerState) -> LearnerState:
-    """The learner in that folder. `shapes` is what the run's settings call for (see assemble)."""
+def load_checkpoint(path: Path, shapes: Saved) -> Saved:
+    """The learner, or policy alone, in that folder. `shapes` is what the run's settings call for (see assemble)."""
     description = _read_description(path)
     file = path / "state.safetensors"
     wanted = dict(named_arrays(shapes))

@@ -51,6 +51,8 @@ class Run:
     settings: Settings
     started_from: str | None = None
     """The run whose weights it began with, as it was named then."""
+    policy_alone: bool = False
+    """Exported: it holds a policy to play with, and nothing to go on training from."""
 
     @property
     def checkpoints(self) -> Path:
@@ -111,20 +113,22 @@ def create_group(
             run.checkpoints.mkdir(parents=True)
         except OSError as error:
             raise UserError(f"--out is {folder}, which cannot be written ({error.strerror}).") from None
-        write_json(
-            run.path / "settings.json",
-            {
-                "format": FORMAT,
-                "preset": preset,
-                "seed": seed,
-                "group_seeds": list(seeds),
-                "started_from": started_from,
-                "settings": to_json(settings),
-            },
-        )
+        write_settings(run)
         write_json(run.path / "environment.json", describe_environment())
         runs.append(run)
     return runs
+
+
+def write_settings(run: Run) -> None:
+    described = {
+        "format": FORMAT,
+        "preset": run.preset,
+        "seed": run.seed,
+        "group_seeds": list(run.group_seeds),
+        "started_from": run.started_from,
+        "settings": to_json(run.settings),
+    }
+    write_json(run.path / "settings.json", described | ({"policy_alone": True} if run.policy_alone else {}))
 
 
 def open_run(path: Path, world: World | None = None) -> Run:
@@ -152,28 +156,68 @@ def open_run(path: Path, world: World | None = None) -> Run:
     named = isinstance(seeds, list) and all(isinstance(s, int) for s in seeds) and seed in seeds
     if not named or not isinstance(seed, int):
         raise UserError(f"{file} does not say which seed it is.")
-    return Run(path, str(values.get("preset", "")), seed, tuple(seeds or ()), settings, values.get("started_from"))
+    return Run(
+        path,
+        str(values.get("preset", "")),
+        seed,
+        tuple(seeds or ()),
+        settings,
+        values.get("started_from"),
+        values.get("policy_alone") is True,
+    )
 
 
 def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[Run]:
-    """Runs named directly or through their group's folder, in order of seed."""
+    """Runs named directly or through their group's folder, in order of seed; or the name of a shipped policy."""
     runs = []
     for path in map(Path, paths):
+        if not path.exists() and str(path) in shipped_policies():
+            path = unpack(str(path))
         if (path / "settings.json").exists():
             runs.append(open_run(path, world))
             continue
         members = sorted(path.glob("seed_*/settings.json")) if path.is_dir() else []
         if not members:
             raise UserError(
-                f"{path} holds no run; name a run folder or a folder of seeds (`diamond list` shows them)."
+                f"{path} holds no run; name a run folder, a folder of seeds or a policy that ships with the package "
+                "(`diamond list` shows them)."
             )
         runs.extend(sorted((open_run(m.parent, world) for m in members), key=lambda run: run.seed))
     return runs
 
 
+SHIPPED = Path(__file__).parents[1] / "shipped"
+UNPACKED = Path("runs/shipped")
+
+
+def shipped_policies() -> list[str]:
+    """The trained policies inside the package, by name."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/settings.json"))
+
+
+def unpack(name: str) -> Path:
+    """A shipped policy as a run of your own, so that what is evaluated has a place for its rows."""
+    source, target = SHIPPED / name, UNPACKED / name
+    if not target.exists():
+        partial = target.with_name(name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            shutil.copytree(source, partial)
+            os.replace(partial, target)
+        except OSError as error:
+            raise UserError(f"{target} cannot be written ({error.strerror}); work in a folder of your own.") from None
+    for file in source.glob("checkpoints/*/state.json"):
+        copy = target / file.relative_to(source)
+        if not copy.exists() or copy.read_bytes() != file.read_bytes():
+            raise UserError(f"{target} holds the policy of another version; move it away and try again.")
+    return target
+
+
 def open_group(path: Path, world: World | None = None) -> list[Run]:
     """All runs that train together with the one named."""
     first = find_runs([path], world)[0]
+    if first.policy_alone:
+        raise UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
     members = [first.path.parent / f"seed_{seed}" for seed in first.group_seeds]
     missing = [str(member) for member in members if not (member / "settings.json").exists()]
     if missing:

@@ -6,6 +6,7 @@
 There are no callbacks and no base class; the loop is `_train`.
 """
 
+import dataclasses
 import math
 import shutil
 import signal
@@ -21,11 +22,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from diamond_attention.errors import UserError
-from diamond_attention.learning.ppo import Learner, LearnerState, failed_tensor, update
+from diamond_attention.learning.ppo import Learner, LearnerState, Weights, failed_tensor, update
+from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.runs.assemble import begin_learning, build_learner, shape_of_learner
 from diamond_attention.runs.checkpoint import (
     CheckpointError,
     CheckpointInfo,
+    PolicyAlone,
+    Saved,
     best_of,
     list_checkpoints,
     load_checkpoint,
@@ -34,7 +38,7 @@ from diamond_attention.runs.checkpoint import (
     write_json,
 )
 from diamond_attention.runs.progress import Progress, Quiet
-from diamond_attention.runs.record import Metrics, Run, create_group, exclusive, find_runs, open_group
+from diamond_attention.runs.record import Metrics, Run, create_group, exclusive, find_runs, open_group, write_settings
 from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import World
@@ -318,8 +322,41 @@ def _newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lea
 
 def load_run(run: Run, which: str = "last") -> tuple[LearnerState, int]:
     """A run's learner at a checkpoint (best, last or a step), and that checkpoint's step."""
+    if run.policy_alone:
+        raise UserError(f"{run.path} holds a policy alone; it can be played and started from, not trained on.")
+    return _load(run, which, shape_of_learner(run.settings))
+
+
+def load_policy(run: Run, which: str = "last") -> tuple[DiamondPolicy, int]:
+    """A run's policy at a checkpoint, and that checkpoint's step. An exported run has nothing else."""
+    if run.policy_alone:
+        shapes = shape_of_learner(run.settings)
+        alone, step = _load(run, which, PolicyAlone(shapes.weights.policy, shapes.update))
+        return alone.policy, step
+    state, step = load_run(run, which)
+    return state.weights.policy, step
+
+
+def export_policy(run: Run, to: Path | str, which: str = "last") -> Run:
+    """A run folder with the policy alone: small, and everything that plays a policy takes it."""
+    folder = Path(to)
+    if folder.exists():
+        raise UserError(f"--to is {folder}, which already exists; name a new folder.")
+    if run.policy_alone:
+        raise UserError(f"{run.path} holds a policy alone already; copy the folder.")
+    state, step = load_run(run, which)
+    exported = dataclasses.replace(run, path=folder, group_seeds=(run.seed,), policy_alone=True)
+    try:
+        save_checkpoint(exported.checkpoints, PolicyAlone(state.weights.policy, state.update), step=step, score=None)
+    except OSError as error:
+        raise UserError(f"--to is {folder}, which cannot be written ({error.strerror}).") from None
+    write_json(folder / "environment.json", run.environment)
+    write_settings(exported)
+    return exported
+
+
+def _load(run: Run, which: str, shapes: Saved) -> tuple[Saved, int]:
     checkpoints = list_checkpoints(run.checkpoints)
-    shapes = shape_of_learner(run.settings)
     if which == "last":
         broken: list[str] = []
         for checkpoint in reversed(checkpoints):
@@ -364,7 +401,12 @@ def _with_weights_of(sources: list[Run], states: list[LearnerState]) -> list[Lea
     """The same learners with those runs' weights."""
     started = []
     for source, state in zip(sources, states, strict=True):
-        weights = load_run(source)[0].weights
+        # An exported policy brings no critic; this run's own begins fresh.
+        weights = (
+            Weights(load_policy(source)[0], state.weights.critic)
+            if source.policy_alone
+            else load_run(source)[0].weights
+        )
         ours = jax.tree.map(lambda x: (x.shape, x.dtype), state.weights)
         theirs = jax.tree.map(lambda x: (x.shape, x.dtype), weights)
         if jax.tree.leaves(ours) != jax.tree.leaves(theirs):

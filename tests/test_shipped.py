@@ -1,0 +1,87 @@
+"""Policies without their learner: exporting one, and those that ship with the package."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from diamond_attention.command_line import run_command
+from diamond_attention.errors import UserError
+from diamond_attention.evaluation.evaluate import evaluate
+from diamond_attention.learning.ppo import PpoSettings
+from diamond_attention.reports.anchors import anchors
+from diamond_attention.runs.record import find_runs, open_run, shipped_policies
+from diamond_attention.runs.settings import PolicySettings, Settings
+from diamond_attention.runs.train import export_policy, load_policy, load_run, resume, train
+
+TINY = Settings(policy=PolicySettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16), total_steps=32)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(TINY, [3], tmp_path_factory.mktemp("trained") / "xor", preset="xor")[0]
+
+
+@pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_exported_policy_plays_as_the_run_does(trained, tmp_path):
+    exported = export_policy(trained, tmp_path / "policy")
+    assert exported == open_run(tmp_path / "policy")
+    assert exported.policy_alone
+    assert exported.environment == trained.environment
+    ours, theirs = (evaluate(run, episodes=20, play=["sampled"]) for run in (exported, trained))
+    assert ours == theirs
+    size = sum(file.stat().st_size for file in (tmp_path / "policy/checkpoints").rglob("*"))
+    assert size < 0.5 * sum(file.stat().st_size for file in trained.checkpoints.glob("*32/*"))
+
+
+def test_an_exported_policy_is_not_trained_on_but_started_from(trained, tmp_path):
+    exported = export_policy(trained, tmp_path / "policy")
+    with pytest.raises(UserError, match="holds a policy alone, which cannot be resumed"):
+        resume(exported.path)
+    with pytest.raises(UserError, match="holds a policy alone"):
+        load_run(exported)
+    begun = train(TINY, [0], tmp_path / "begun", from_run=exported.path)[0]
+    first = load_policy(begun, "0")[0]
+    np.testing.assert_array_equal(first.embed_agent.first.weight, load_policy(trained)[0].embed_agent.first.weight)
+
+
+def test_exporting_overwrites_nothing(trained, tmp_path, capsys):
+    assert run_command(["export", str(trained.path), "--to", str(tmp_path)]) == 2
+    assert "already exists; name a new folder" in capsys.readouterr().err
+
+
+def test_every_shipped_policy_is_small_and_better_than_the_hand_written_one(working_folder):
+    assert shipped_policies(), "nothing ships"
+    for name in shipped_policies():
+        run = find_runs([name])[0]
+        assert run.path.parts[-3:] == ("runs", "shipped", name)
+        assert sum(file.stat().st_size for file in run.checkpoints.rglob("*")) < 1_000_000
+        rows = evaluate(run, episodes=32, play=["greedy"])
+        agents, tasks = map(int, run.settings.sizes[0])
+        programmed = anchors(run.settings.world, "assigned")[(agents, tasks)]
+        assert np.mean([row["return"] for row in rows]) / agents > programmed.mean
+        assert json.loads((run.path / "environment.json").read_text())["commit"]
+
+
+def test_a_shipped_policy_can_be_watched_right_away(working_folder, capsys):
+    assert run_command(["watch", "spread", "--agents", "3", "--steps", "4", "--to", "three.gif"]) == 0
+    assert os.path.getsize("three.gif") > 1000
+
+
+def test_another_versions_copy_is_not_mixed_up_with_this_ones(working_folder):
+    run = find_runs(["spread"])[0]
+    description = next(run.checkpoints.glob("*/state.json"))
+    description.write_text(description.read_text().replace("format", "other"))
+    with pytest.raises(UserError, match="holds the policy of another version; move it away"):
+        find_runs(["spread"])
+
+
+def test_a_folder_of_that_name_comes_first(working_folder, trained):
+    os.symlink(trained.path, "spread")
+    assert find_runs(["spread"])[0].settings == trained.settings
