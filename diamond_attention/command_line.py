@@ -150,7 +150,7 @@ class ExportOptions:
 
     run: tyro.conf.Positional[Path]
     to: Path
-    """New folder."""
+    """New folder; of several seeds, each gets one in it."""
     checkpoint: str = "last"
     """best, last, or a step the run has a checkpoint of."""
 
@@ -286,12 +286,12 @@ def watch_command(arguments: Sequence[str]) -> int:
 def export_command(arguments: Sequence[str]) -> int:
     options = _parse(ExportOptions, arguments, "export")
     runs = _runs([options.run])
-    if len(runs) > 1:
-        raise UserError(f"{options.run} holds {len(runs)} runs; name one of them, such as {runs[0].path}.")
     _choose_device("cpu", quiet=True)
     from diamond_attention.runs.train import export_policy
 
-    print(export_policy(runs[0], options.to, options.checkpoint).path)
+    for run in runs:
+        to = options.to if len(runs) == 1 else options.to / f"seed_{run.seed}"
+        print(export_policy(run, to, options.checkpoint).path)
     return 0
 
 

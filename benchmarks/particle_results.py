@@ -1,0 +1,134 @@
+"""Keeps results/particles.csv, one row a training seed and team size, and the README's tables made from it.
+
+python benchmarks/particle_results.py add TABLE.json… [--commit C]     TABLE.json: diamond table --json
+python benchmarks/particle_results.py readme
+"""
+
+import argparse
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+from diamond_attention.evaluation.statistics import paired_interval, seed_interval
+from diamond_attention.reports.anchors import anchors
+from diamond_attention.reports.names import place_of, policy_name
+from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.spread import Spread
+
+RESULTS = Path(__file__).parents[1] / "results" / "particles.csv"
+WHAT = ("world", "preset", "overrides", "mask", "trained_on", "agents", "tasks", "simulator", "play", "dropout")
+MEASURES = ("collisions", "covered", "collections")
+COLUMNS = (*WHAT, "seed", "R", *MEASURES, "episodes", "commit", "device")
+SIZES = range(2, 9)
+
+
+def rows_of(table: Path, commit: str | None) -> list[dict[str, str]]:
+    rows = []
+    for line in json.loads(table.read_text()):
+        agents, tasks = line["played_on"]
+        for i, seed in enumerate(line["seeds"]):
+            measured = {m: line["measures"][m]["per_seed"][i] for m in MEASURES if m in line["measures"]}
+            row = {**line, "agents": agents, "tasks": tasks, "seed": seed, "R": round(line["per_seed"][i], 2)}
+            row |= {name: round(measured[name], 2) if name in measured else "" for name in MEASURES}
+            row["commit"] = commit or line["commit"]
+            rows.append({name: str(row[name]) for name in COLUMNS})
+    return rows
+
+
+def read() -> list[dict[str, str]]:
+    if not RESULTS.exists():
+        return []
+    with open(RESULTS, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add(tables: list[Path], commit: str | None) -> None:
+    """New rows replace old ones of the same seed and conditions."""
+    rows = {tuple(row[name] for name in (*WHAT, "seed")): row for row in read()}
+    for table in tables:
+        rows |= {tuple(row[name] for name in (*WHAT, "seed")): row for row in rows_of(table, commit)}
+    with open(RESULTS, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+
+
+def by_policy(world: str, simulator: str, tasks: int | None) -> dict[tuple, dict[int, dict[int, float]]]:
+    """(preset, mask, dropout) -> agents -> seed -> R, of greedy play; `tasks` None means as many as agents."""
+    found: dict[tuple, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in read():
+        agents = int(row["agents"])
+        wanted = (world, simulator, "greedy", "", agents if tasks is None else tasks)
+        if (row["world"], row["simulator"], row["play"], row["overrides"], int(row["tasks"])) == wanted:
+            found[(row["preset"], row["mask"], row["dropout"])][agents][int(row["seed"])] = float(row["R"])
+    order = sorted(found, key=lambda policy: (policy[0], place_of(policy[1]), policy[2] == "off"))
+    return {policy: found[policy] for policy in order}
+
+
+def scores(world: str, simulator: str, tasks: int | None, oracles: dict[str, str]) -> str:
+    """R by team size, a line a policy: mean over seeds, and the interval at the size trained on."""
+    kind = {"spread": Spread(), "food": Food()}[world]
+    lines = ["| policy | preset | seeds | " + " | ".join(f"{n}" for n in SIZES) + " | 95 % interval at 4 |"]
+    lines.append("|" + "---|" * (4 + len(SIZES)))
+    for (preset, mask, dropout), at_size in by_policy(world, simulator, tasks).items():
+        interval = seed_interval(list(at_size[4].values()))
+        cells = [policy_name(mask, dropout), preset, str(len(at_size[4]))]
+        cells += [f"{seed_interval(list(at_size[n].values())).mean:.0f}" if at_size[n] else "" for n in SIZES]
+        lines.append("| " + " | ".join([*cells, f"[{interval.low:.1f}, {interval.high:.1f}]"]) + " |")
+    for oracle, name in oracles.items():
+        known = anchors(kind, oracle)
+        cells = [f"{known[(n, n if tasks is None else tasks)].mean:.0f}" for n in SIZES]
+        lines.append("| " + " | ".join([f"*{name}*", "", "", *cells, ""]) + " |")
+    return "\n".join(lines)
+
+
+def against_no_mask() -> str:
+    """How much better each mask is than none, in per cent of |R|: mean, low and high over paired seeds."""
+    found = by_policy("spread", "vmas", None)
+    lines = ["| policy | preset | pairs | " + " | ".join(f"{n}" for n in SIZES) + " |"]
+    lines.append("|" + "---|" * (3 + len(SIZES)))
+    for (preset, mask, dropout), at_size in found.items():
+        plain = found.get((preset, "none", "off"), {})
+        if mask == "none" or not plain:
+            continue
+        cells, pairs = [], 0
+        for n in SIZES:
+            shared = sorted(set(at_size[n]) & set(plain[n]))
+            pairs = len(shared)
+            relative = paired_interval([at_size[n][s] for s in shared], [plain[n][s] for s in shared]).relative
+            cells.append("" if relative is None else " ".join(f"{100 * share:+.0f}" for share in relative))
+        lines.append("| " + " | ".join([policy_name(mask, dropout), preset, str(pairs), *cells]) + " |")
+    return "\n".join(lines)
+
+
+BLOCKS = {
+    "spread": lambda: scores(
+        "spread", "vmas", None, {"bound": "bound", "assigned": "PD + Hungarian", "random": "random"}
+    ),
+    "spread-differences": against_no_mask,
+    "food": lambda: scores("food", "own", 4, {"assigned": "PD + Hungarian", "random": "random"}),
+}
+
+
+def with_tables(readme: str) -> str:
+    """The README with everything between its markers made anew."""
+    for marker, text in BLOCKS.items():
+        begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
+        if begin in readme:
+            before, rest = readme.split(begin)
+            readme = f"{before}{begin}\n{text()}\n{end}{rest.split(end)[1]}"
+    return readme
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["add", "readme"])
+    parser.add_argument("tables", nargs="*", type=Path)
+    parser.add_argument("--commit")
+    arguments = parser.parse_args()
+    if arguments.what == "add":
+        add(arguments.tables, arguments.commit)
+    else:
+        readme = RESULTS.parents[1] / "README.md"
+        readme.write_text(with_tables(readme.read_text()))

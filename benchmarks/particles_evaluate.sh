@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Scores exported groups of seeds: Simple Spread on VMAS (needs the extra [vmas]) and on our own world, Food Collection
+# at every size from 2 x 2 to 8 x 8. Usage: benchmarks/particles_evaluate.sh FOLDER/policies/GROUP...
+set -euo pipefail
+for group in "$@"; do
+  case $(basename "$group") in
+    spread*)
+      diamond evaluate "$group" --agents 2:8 --episodes 64 --greedy --simulator vmas --json > "$group.json"
+      diamond evaluate "$group" --agents 2:8,16 --episodes 64 --greedy --json > /dev/null ;;
+    food*)
+      diamond evaluate "$group" --agents 2:8 --tasks 2:8 --episodes 64 --greedy --json > /dev/null ;;
+  esac
+  diamond table "$group" --json > "$group.json"
+  echo "$group done"
+done

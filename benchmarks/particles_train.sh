@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Trains the policies behind results/particles.csv on a GPU, one group of seeds after the other, and exports each
+# group as soon as it is done. Usage: benchmarks/particles_train.sh FOLDER; a group that is already there is left out.
+# With PACK set, every exported group is also packed into PACK/GROUP.tar.
+set -euo pipefail
+folder=${1:?name a folder}
+train() { # preset mask seeds
+  local group="$1_$2"
+  [ -e "$folder/policies/$group" ] && return
+  diamond train "$1" --policy.mask "$2" --seeds "$3" --out "$folder/runs/$group" --overwrite
+  diamond export "$folder/runs/$group" --to "$folder/policies/$group"
+  if [ -n "${PACK:-}" ]; then tar cf "$PACK/$group.tar" -C "$folder/policies" "$group"; fi
+}
+groups=${GROUPS_TO_TRAIN:-"spread-gpu:rank:0:5 spread-gpu:none:0:5 spread-gpu:split:0:5 food-gpu:rank:0:5
+  food-gpu:none:0:5 food-gpu:split:0:3 spread-gpu:signed:0:3 spread-gpu:floor:0:3 spread-gpu:first:0:3
+  spread-gpu:dropout:0:3"}
+for group in $groups; do
+  IFS=: read -r preset mask first last <<< "$group"
+  train "$preset" "$mask" "$first:$last"
+done
