@@ -3,9 +3,10 @@
     diamond train PRESET      diamond evaluate RUN…      diamond show PRESET
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
+    diamond smaclite-replay TRACE.npz…
 
-Exit status: 0 done, 1 a seed failed, 2 something you typed can be put right, 130 or 143 stopped by
-Ctrl-C or SIGTERM with everything saved.
+Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed can be put right, 130 or 143
+stopped by Ctrl-C or SIGTERM with everything saved.
 """
 
 import dataclasses
@@ -29,6 +30,7 @@ from diamond_attention.runs.record import Run, find_runs
 from diamond_attention.runs.settings import Settings, flat, parse_sizes, team_sizes, to_json
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.smaclite.world import Smaclite
 
 MOST_SEEDS = 1000
 """Trained together; more than any device holds, and a slip of the finger should not allocate a billion."""
@@ -78,6 +80,10 @@ class EvaluateOptions:
     """Team sizes: 4, or 2:8, or 2,4,8; by default those it was trained on."""
     tasks: Tasks = None
     """Numbers of tasks, likewise, or "same"."""
+    map: str | None = None
+    """SMAClite: the map to play, or several as in 2s3z,3s5z; by default those it was trained on."""
+    jitter: float | None = None
+    """SMAClite: how far each unit may start from its place; by default as trained."""
     episodes: int = 1000
     """Episodes for each run, size and way of playing."""
     greedy: bool = False
@@ -132,6 +138,13 @@ class BenchOptions:
 
 
 @dataclass(frozen=True)
+class SmacliteReplayOptions:
+    """Replay recorded episodes of the original SMAClite in this engine, step by step, and say what differs."""
+
+    traces: tyro.conf.Positional[tuple[Path, ...]]
+
+
+@dataclass(frozen=True)
 class DemoOptions:
     """Train, evaluate, tabulate and draw the XOR game in a few minutes."""
 
@@ -181,25 +194,31 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options = _parse(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     sizes = [_sizes(run, options.agents, options.tasks) for run in runs]
+    variants = [_maps_to_play(run, options.map, options.jitter) for run in runs]
     _choose_device(options.device, quiet=options.json)
     from diamond_attention.evaluation.evaluate import Play, evaluate
 
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     episodes = {}
-    for run, run_sizes in zip(runs, sizes, strict=True):
+    for run, run_sizes, run_variants in zip(runs, sizes, variants, strict=True):
         if run.failure is not None:
             print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
             continue
-        episodes[run.path] = evaluate(
-            run,
-            sizes=run_sizes,
-            episodes=options.episodes,
-            play=play,
-            dropout=None if options.dropout is None else options.dropout == "on",
-            seed=options.seed,
-            checkpoint=options.checkpoint,
-        )
+        episodes[run.path] = [
+            row
+            for world in run_variants or (None,)
+            for row in evaluate(
+                run,
+                sizes=run_sizes if world is None else None,
+                episodes=options.episodes,
+                play=play,
+                dropout=None if options.dropout is None else options.dropout == "on",
+                seed=options.seed,
+                checkpoint=options.checkpoint,
+                world=world,
+            )
+        ]
     _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
 
@@ -279,6 +298,14 @@ def demo_command(arguments: Sequence[str]) -> int:
     return demo(options.out, options.seeds, choose_progress(options.quiet))
 
 
+def smaclite_replay_command(arguments: Sequence[str]) -> int:
+    options = _parse(SmacliteReplayOptions, arguments, "smaclite-replay")
+    _choose_device("cpu", quiet=True)  # in double precision, as the original computes
+    from diamond_attention.worlds.smaclite.replay import main as replay
+
+    return replay(options.traces)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train_command,
     "resume": resume_command,
@@ -289,6 +316,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": list_command,
     "bench": bench_command,
     "demo": demo_command,
+    "smaclite-replay": smaclite_replay_command,
 }
 
 
@@ -422,6 +450,18 @@ def _sizes(run: Run, agents: str | None, tasks: str | None) -> tuple[TeamSize, .
         run.settings.agents if agents is None else agents,
         run.settings.tasks if tasks is None else tasks,
     )
+
+
+def _maps_to_play(run: Run, maps: str | None, jitter: float | None) -> tuple[Smaclite, ...]:
+    """SMAClite: one world for each map, alone, so that each has its own time limit; none for other worlds."""
+    world = run.settings.world
+    if not isinstance(world, Smaclite):
+        for option, value in (("--map", maps), ("--jitter", jitter)):
+            if value is not None:
+                raise UserError(f"{option} is {value}, but {run.path} was trained on {world.name}, which has none.")
+        return ()
+    world = dataclasses.replace(world, map=maps or world.map, jitter=world.jitter if jitter is None else jitter)
+    return tuple(dataclasses.replace(world, map=name) for name in world.maps)
 
 
 def _choose_device(device: Device | None, quiet: bool) -> None:

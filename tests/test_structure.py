@@ -92,7 +92,10 @@ def commands_in(text: str) -> list[list[str]]:
     return [line.split("#")[0].split() for line in lines]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how_it_works.md", "docs/your_own_world.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/how_it_works.md", "docs/your_own_world.md", "docs/smaclite.md", "CONTRIBUTING.md"],
+)
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
     from diamond_attention import command_line
@@ -102,7 +105,8 @@ def test_commands_in_the_docs_parse(page, capsys):
         if words[0] in ("train", "show"):
             command_line._parse_train(words[1], words[2:])
         elif words[0] != "list":
-            command_line._parse(getattr(command_line, f"{words[0].capitalize()}Options"), words[1:], words[0])
+            options = "".join(part.capitalize() for part in words[0].split("-")) + "Options"
+            command_line._parse(getattr(command_line, options), words[1:], words[0])
 
 
 def test_links_between_pages_lead_somewhere():

@@ -20,7 +20,9 @@ from diamond_attention.runs.settings import Settings, flat, to_json
 from diamond_attention.worlds.xor import floor
 
 SIZE_AND_PLAY = ("agents", "tasks", "play", "dropout")
-SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, "seed", "episode")
+CONDITIONS = ("map", "jitter")
+"""Columns that only some worlds write."""
+SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, *CONDITIONS, "seed", "episode")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Line:
     mask: str
     trained_on: str
     played_on: tuple[int, int]
+    map: str
+    """SMAClite: the map played; empty elsewhere."""
+    jitter: str
+    """SMAClite: how far units started from their places."""
     play: str
     dropout: str
     seeds_trained: int
@@ -78,8 +84,9 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             for key, rows in chosen.items():
                 played[key][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
-        for (agents, tasks, play, dropout), by_seed in played.items():
-            measure = "success" if "success" in next(iter(by_seed.values()))[0] else "return"
+        for (agents, tasks, play, dropout, map_name, jitter), by_seed in played.items():
+            measured = next(iter(by_seed.values()))[0]
+            measure = next(name for name in MEASURES if name in measured)
             per_seed = {
                 seed: float(np.mean([float(row[measure]) for row in rows]))
                 for seed, rows in by_seed.items()
@@ -105,8 +112,10 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     overrides=_overrides(preset, settings, started_from),
                     shaped=bool(getattr(settings.world, "shaped", False)),
                     mask=settings.policy.mask,
-                    trained_on=" ".join(f"{n}x{k}" for n, k in trained),
+                    trained_on=getattr(settings.world, "map", " ".join(f"{n}x{k}" for n, k in trained)),
                     played_on=size,
+                    map=map_name,
+                    jitter=jitter,
                     play=play,
                     dropout=dropout,
                     seeds_trained=len(members),
@@ -130,7 +139,10 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
     order = {"rank": 0, "none": 1, "dropout": 2}
     return sorted(
         lines,
-        key=lambda x: (x.world, x.played_on, x.trained_on, order[x.mask], x.preset, x.dropout == "off", x.play),
+        key=lambda x: (
+            (x.world, x.played_on, x.jitter, x.trained_on),
+            (order[x.mask], x.preset, x.dropout == "off", x.play),
+        ),
     )
 
 
@@ -138,7 +150,7 @@ def _shared(runs: Sequence[Run], name: str) -> str:
     return ", ".join(sorted({str(run.environment.get(name, "unknown")) for run in runs}))
 
 
-OWN_COLUMNS = ("agents", "tasks", "policy.mask", "world.shaped")
+OWN_COLUMNS = ("agents", "tasks", "policy.mask", "world.shaped", "world.map")
 
 
 def _overrides(preset: str, settings: Settings, started_from: str | None) -> str:
@@ -155,13 +167,14 @@ def _by_size_and_play(rows: Iterable[Mapping[str, Any]]) -> dict[tuple, list[dic
     groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
         text = {name: str(value) for name, value in row.items()}
-        groups[tuple(text[name] for name in SIZE_AND_PLAY)].append(text)
+        key = (*(text[name] for name in SIZE_AND_PLAY), *(text.get(name, "") for name in CONDITIONS))
+        groups[key].append(text)
     return groups
 
 
 def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
     """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
-    once = {tuple(row[name] for name in SAME_EPISODE): row for row in read_rows(run.episodes)}
+    once = {tuple(row.get(name) for name in SAME_EPISODE): row for row in read_rows(run.episodes)}
     newest = {}
     for key, rows in _by_size_and_play(once.values()).items():
         last = max(int(row["checkpoint"]) for row in rows)
@@ -180,7 +193,7 @@ def print_table(lines: Sequence[Line]) -> None:
 
 def as_rich(lines: Sequence[Line]) -> Table:
     """The table a person reads."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=TITLE, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title(lines), title_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading in HEADINGS[:4] else "right")
     before = None
@@ -192,7 +205,13 @@ def as_rich(lines: Sequence[Line]) -> Table:
     return table
 
 
-TITLE = "Success rate: mean over training seeds [95 % bootstrap interval over those seeds]"
+MEASURES = {"success": "Success rate", "battle_won": "Win rate", "return": "Return"}
+"""What a table shows of an episode: the first of these that its world measures."""
+
+
+def title(lines: Sequence[Line]) -> str:
+    shown = " or ".join(name for measure, name in MEASURES.items() if measure in {line.measure for line in lines})
+    return f"{shown}: mean over training seeds [95 % bootstrap interval over those seeds]"
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
@@ -205,7 +224,10 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, "shaped" if line.shaped else "", line.overrides]))
-        pairs[(name, line.mask, line.dropout, line.trained_on, line.played_on)][line.play] = line
+        played_on = "x".join(map(str, line.played_on))
+        if line.map:
+            played_on = line.map if float(line.jitter) == 0 else f"{line.map} ±{float(line.jitter):g}"
+        pairs[(name, line.mask, line.dropout, line.trained_on, played_on)][line.play] = line
     rows = []
     for (name, mask, dropout, trained_on, played_on), by_play in pairs.items():
         some = next(iter(by_play.values()))
@@ -215,7 +237,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
                 {"rank": "rank mask", "none": "no mask", "dropout": f"dropout, {dropout} in play"}[mask],
                 name,
                 trained_on,
-                "x".join(map(str, played_on)),
+                played_on,
                 f"{len(some.per_seed)}/{some.seeds_trained}",
                 *(str(by_play[play].interval) if play in by_play else "" for play in ("greedy", "sampled")),
                 "/".join("–" if p is None else f"{p:.2f}" for p in papers)
