@@ -3,7 +3,7 @@
     diamond train PRESET      diamond evaluate RUN…      diamond show PRESET
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
-    diamond smaclite-replay TRACE.npz…
+    diamond watch RUN         diamond smaclite-replay TRACE.npz…
 
 Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed can be put right, 130 or 143
 stopped by Ctrl-C or SIGTERM with everything saved.
@@ -122,6 +122,21 @@ class FigureOptions:
     """Folder for attention.png and learning_curves.png."""
     seed: int = 0
     """Which draw of ranks to show."""
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Film one SMAClite battle of a trained policy."""
+
+    run: tyro.conf.Positional[Path]
+    map: str | None = None
+    """The map to play; by default the first it was trained on."""
+    to: Path = Path("battle.gif")
+    """File to write: .gif, or .png for four moments of the battle."""
+    sampled: bool = False
+    """Sampled play; by default greedy."""
+    seed: int = 0
+    """Which battle to film."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +313,16 @@ def demo_command(arguments: Sequence[str]) -> int:
     return demo(options.out, options.seeds, choose_progress(options.quiet))
 
 
+def watch_command(arguments: Sequence[str]) -> int:
+    options = _parse(WatchOptions, arguments, "watch")
+    run = _one_to_show(_runs([options.run]))
+    _choose_device("cpu", quiet=True)
+    from diamond_attention.reports.battle_movie import watch_battle
+
+    print(watch_battle(run, options.map, options.to, seed=options.seed, greedy=not options.sampled))
+    return 0
+
+
 def smaclite_replay_command(arguments: Sequence[str]) -> int:
     options = _parse(SmacliteReplayOptions, arguments, "smaclite-replay")
     _choose_device("cpu", quiet=True)  # in double precision, as the original computes
@@ -316,6 +341,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": list_command,
     "bench": bench_command,
     "demo": demo_command,
+    "watch": watch_command,
     "smaclite-replay": smaclite_replay_command,
 }
 

@@ -131,7 +131,7 @@ def test_batches_of_batches_are_solved_like_single_battles():
     """Crowds of marines at random: enough of them for the second program to work in groups."""
     shape = (3, 8, UNITS, 2)
     keys = jax.random.split(jax.random.key(0), 4)
-    position = 15 + 2 * jax.random.uniform(keys[0], shape)
+    position = 14.5 + 3 * jax.random.uniform(keys[0], shape)
     velocity, wanted = (jax.random.uniform(key, shape, minval=-2, maxval=2) for key in keys[1:3])
     alive = jax.random.uniform(keys[3], shape[:-1]) < 0.9
     arguments = (position, velocity, wanted, alive)

@@ -121,6 +121,13 @@ class Smaclite:
     def team_view(self, state: SmacliteState) -> TeamView:
         return self._on_map(state.map, lambda field: field.team_view(state))
 
+    @partial(jax.jit, static_argnames="self")
+    def step_in_ticks(
+        self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray
+    ) -> tuple[Transition, BattleState]:
+        """`step`, and the battle after every tick of it (a leading tick axis); of a world with one map."""
+        return self._field(self.map).step_in_ticks(state, actions, key)
+
     def battle(self, state: SmacliteState) -> BattleState:
         """The battle itself, for those who draw or measure it; of a world with one map."""
         return self._field(self.map).together(state)
@@ -155,14 +162,28 @@ class Battlefield:
         return self._apart(battle.start(self.scenario, key, self.jitter), which)
 
     def step(self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray) -> Transition:
+        before, chosen, orders = self._asked(state, actions, key)
+        outcome = battle.step(self.scenario, before, chosen, orders, self.correct_walls)
+        return self._transition(state, outcome)
+
+    def step_in_ticks(
+        self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray
+    ) -> tuple[Transition, BattleState]:
+        before, chosen, orders = self._asked(state, actions, key)
+        outcome, ticks = battle.step_and_record(self.scenario, before, chosen, orders, self.correct_walls)
+        return self._transition(state, outcome), ticks.state
+
+    def _asked(self, state: SmacliteState, actions: Array, key: PRNGKeyArray) -> tuple[BattleState, Array, Array]:
+        """The battle, the agents' actions in it, and the order of turns."""
         scenario = self.scenario
-        before = self.together(state)
         # Padding may offer more target actions than the map has; nobody can legally choose them.
         chosen = jnp.minimum(actions[: scenario.number_of_agents], scenario.number_of_actions - 1)
-        outcome = battle.step(scenario, before, chosen, battle.draw_turn_orders(scenario, key), self.correct_walls)
+        return self.together(state), chosen, battle.draw_turn_orders(scenario, key)
+
+    def _transition(self, before: SmacliteState, outcome: battle.Outcome) -> Transition:
         dropped = outcome.state.lines_dropped - before.lines_dropped
         return Transition(
-            state=self._apart(outcome.state, state.map),
+            state=self._apart(outcome.state, before.map),
             reward=outcome.reward,
             terminated=outcome.done,
             measures={
