@@ -87,6 +87,15 @@ def test_the_world_in_the_docs_runs(tmp_path):
     assert "success" in answer.stdout
 
 
+def test_the_examples_of_smaclite_run(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "smaclite.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    script = tmp_path / "smaclite_examples.py"
+    script.write_text("\n".join(blocks))
+    answer = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert answer.returncode == 0, answer.stderr
+
+
 def commands_in(text: str) -> list[list[str]]:
     lines = re.findall(r"^(?:\$ )?diamond ([a-z].*)$", text, re.MULTILINE)
     return [line.split("#")[0].split() for line in lines]
