@@ -103,9 +103,16 @@ def start(
 
 
 def draw_turn_orders(scenario: Scenario, key: PRNGKeyArray) -> Int[Array, "tick unit"]:
-    """A random order of all units for every tick of a step. The dead among them will be passed over."""
+    """A random order of all units for every tick of a step. The dead among them will be passed over.
+
+    Sorted by counting who comes before whom, which for so few is several times faster than a sort.
+    """
+    ids = scenario.ids
     bits = jax.random.bits(key, (TICKS_PER_STEP, scenario.number_of_units))
-    return jnp.argsort(bits, axis=-1).astype(jnp.int32)
+    tie = bits[:, :, None] == bits[:, None, :]
+    before = (bits[:, :, None] < bits[:, None, :]) | (tie & (ids[:, None] < ids[None, :]))
+    turn = jnp.sum(before, axis=1)
+    return jnp.sum(jnp.where(turn[:, None, :] == ids[:, None], ids, 0), axis=-1, dtype=jnp.int32)
 
 
 def step(
