@@ -113,11 +113,10 @@ def _play(conditions: _Conditions, policy: DiamondPolicy, key: PRNGKeyArray) -> 
 
 
 def draw_frames(recorded: RecordedBattle, ticks_per_frame: int = TICKS_PER_FRAME) -> list[Image.Image]:
-    """Pictures of a battle. Numbers beside agents are their places by rank; 1 sees only itself."""
+    """Pictures of a battle. Numbers beside agents are their places by rank among the living; 1 sees only itself."""
     scenario = scenario_of(recorded.map_name)
     ticks = len(recorded.states.alive)
     shown = [*range(0, ticks - 1, ticks_per_frame), ticks - 1]
-    places = 1 + np.sum(recorded.ranks[:, None, :] > recorded.ranks[:, :, None], axis=-1)
     part = part_around(scenario, np.asarray(recorded.states.position))
     frames = []
     for tick in shown:
@@ -127,7 +126,9 @@ def draw_frames(recorded: RecordedBattle, ticks_per_frame: int = TICKS_PER_FRAME
         if tick == ticks - 1:
             caption += ", won" if recorded.won else ", not won"
         state = jax.tree.map(lambda values: values[tick], recorded.states)  # noqa: B023 - used at once
-        frames.append(draw_battle(scenario, state, caption, places[step].tolist(), part))
+        ranks, living = recorded.ranks[step], np.asarray(state.alive)[scenario.ally_ids]
+        places = 1 + np.sum((ranks[None, :] > ranks[:, None]) & living, axis=1)
+        frames.append(draw_battle(scenario, state, caption, places.tolist(), part))
     return frames
 
 
