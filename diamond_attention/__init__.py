@@ -5,7 +5,7 @@
 See README.md for ten lines that build a policy, call it on one view and step a world.
 """
 
-from diamond_attention.actions import ChooseTask, Continuous
+from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.policies.diamond import DiamondPolicy
@@ -23,6 +23,7 @@ from diamond_attention.worlds.xor import Xor
 
 __all__ = [
     "PRESETS",
+    "ActOrChooseTask",
     "AgentView",
     "ChooseTask",
     "Continuous",

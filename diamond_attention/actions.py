@@ -20,7 +20,17 @@ class Continuous:
     size: int
 
 
-ActionKind = ChooseTask | Continuous
+@dataclass(frozen=True)
+class ActOrChooseTask:
+    """Do one of a few fixed things that concern no task, or act upon one of the tasks, however many there are.
+
+    Actions are the fixed ones first, then one for each task; a view's `legal_actions` has as many entries.
+    """
+
+    fixed_actions: int
+
+
+ActionKind = ChooseTask | Continuous | ActOrChooseTask
 
 
 class Categorical(eqx.Module):

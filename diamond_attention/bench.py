@@ -162,7 +162,7 @@ def measure(preset: str, seeds: int) -> dict[str, Any]:
     while done < total:
         count = min(MOST_UPDATES_PER_CALL, total - done)
         stacked, log = advance(stacked, jnp.asarray(count))
-        success.append(np.asarray(log["success"][:count]))
+        success.append(np.asarray(log["success" if "success" in log else "battle_won"][:count]))
         done += count
     seconds = time.perf_counter() - started
     per_update = seconds / (done - 1)

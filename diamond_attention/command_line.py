@@ -3,12 +3,12 @@
     diamond train PRESET      diamond evaluate RUN…      diamond show PRESET
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
-    diamond export RUN        diamond watch RUN
+    diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
 
 A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`.
 
-Exit status: 0 done, 1 a seed failed, 2 something you typed can be put right, 130 or 143 stopped by
-Ctrl-C or SIGTERM with everything saved.
+Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed can be put right, 130 or 143
+stopped by Ctrl-C or SIGTERM with everything saved.
 """
 
 import dataclasses
@@ -32,6 +32,7 @@ from diamond_attention.runs.record import SHIPPED, Run, find_runs, open_run, shi
 from diamond_attention.runs.settings import Settings, flat, parse_sizes, team_sizes, to_json
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.smaclite.world import Smaclite
 
 MOST_SEEDS = 1000
 """Trained together; more than any device holds, and a slip of the finger should not allocate a billion."""
@@ -81,6 +82,10 @@ class EvaluateOptions:
     """Team sizes: 4, or 2:8, or 2,4,8; by default those it was trained on."""
     tasks: Tasks = None
     """Numbers of tasks, likewise, or "same"."""
+    map: str | None = None
+    """SMAClite: the map to play, or several as in 2s3z,3s5z; by default those it was trained on."""
+    jitter: float | None = None
+    """SMAClite: how far each unit may start from its place; by default as trained."""
     episodes: int = 1000
     """Episodes for each run, size and way of playing."""
     simulator: str = "own"
@@ -134,8 +139,12 @@ class WatchOptions:
     """Size of the team; by default the largest it was trained on."""
     tasks: int | None = None
     """Number of landmarks or foods; by default as many as agents, if it was trained so."""
+    map: str | None = None
+    """SMAClite: the map to play; by default the first it was trained on."""
+    sampled: bool = False
+    """SMAClite: sampled play; by default greedy."""
     to: Path | None = None
-    """File to write: .gif, .mp4 (needs ffmpeg) or .png (the last frame); by default WORLD.gif."""
+    """File to write: .gif, .png (the last frame; of a battle four) or .mp4 (needs ffmpeg); by default WORLD.gif."""
     seed: int = 0
     """Which episode to film."""
     steps: int = 200
@@ -166,6 +175,13 @@ class BenchOptions:
     """Where to compute; by default a GPU if JAX finds one."""
     to: Path | None = None
     """Also write the measurements to this JSON file."""
+
+
+@dataclass(frozen=True)
+class SmacliteReplayOptions:
+    """Replay recorded episodes of the original SMAClite in this engine, step by step, and say what differs."""
+
+    traces: tyro.conf.Positional[tuple[Path, ...]]
 
 
 @dataclass(frozen=True)
@@ -218,6 +234,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options = _parse(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     sizes = [_sizes(run, options.agents, options.tasks) for run in runs]
+    variants = [_maps_to_play(run, options.map, options.jitter) for run in runs]
     from diamond_attention.evaluation.evaluate import Play, check_simulator, evaluate
 
     for run, run_sizes in zip(runs, sizes, strict=True):  # before anything is played
@@ -226,20 +243,25 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     episodes = {}
-    for run, run_sizes in zip(runs, sizes, strict=True):
+    for run, run_sizes, run_variants in zip(runs, sizes, variants, strict=True):
         if run.failure is not None:
             print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
             continue
-        episodes[run.path] = evaluate(
-            run,
-            sizes=run_sizes,
-            episodes=options.episodes,
-            play=play,
-            dropout=None if options.dropout is None else options.dropout == "on",
-            seed=options.seed,
-            checkpoint=options.checkpoint,
-            simulator=options.simulator,
-        )
+        episodes[run.path] = [
+            row
+            for world in run_variants or (None,)
+            for row in evaluate(
+                run,
+                sizes=run_sizes if world is None else None,
+                episodes=options.episodes,
+                play=play,
+                dropout=None if options.dropout is None else options.dropout == "on",
+                seed=options.seed,
+                checkpoint=options.checkpoint,
+                simulator=options.simulator,
+                world=world,
+            )
+        ]
     _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
 
@@ -270,11 +292,22 @@ def watch_command(arguments: Sequence[str]) -> int:
     from diamond_attention.reports.recording import size_to_show
 
     run = one_to_show(runs)
+    world = run.settings.world.name
+    to = options.to or Path(f"{world}.gif")
+    if world == "smaclite":
+        from diamond_attention.reports.battle_movie import watch_battle
+
+        if options.agents is not None or options.tasks is not None:
+            raise UserError("--agents and --tasks do not fit SMAClite, where the map says who fights; use --map.")
+        print(watch_battle(run, options.map, to, seed=options.seed, greedy=not options.sampled))
+        return 0
+    if options.map is not None or options.sampled:
+        raise UserError(f"--map and --sampled are for battles of SMAClite, and {run.path} plays {world}.")
     print(
         draw_movie(
             run,
             size_to_show(run, options.agents, options.tasks),
-            options.to or Path(f"{run.settings.world.name}.gif"),
+            to,
             seed=options.seed,
             steps=options.steps,
             frames_per_second=options.frames_per_second,
@@ -356,6 +389,14 @@ def demo_command(arguments: Sequence[str]) -> int:
     return demo(options.out, options.seeds, choose_progress(options.quiet))
 
 
+def smaclite_replay_command(arguments: Sequence[str]) -> int:
+    options = _parse(SmacliteReplayOptions, arguments, "smaclite-replay")
+    _choose_device("cpu", quiet=True)  # in double precision, as the original computes
+    from diamond_attention.worlds.smaclite.replay import main as replay
+
+    return replay(options.traces)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train_command,
     "resume": resume_command,
@@ -368,6 +409,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": list_command,
     "bench": bench_command,
     "demo": demo_command,
+    "smaclite-replay": smaclite_replay_command,
 }
 
 
@@ -501,6 +543,18 @@ def _sizes(run: Run, agents: str | None, tasks: str | None) -> tuple[TeamSize, .
         run.settings.agents if agents is None else agents,
         run.settings.tasks if tasks is None else tasks,
     )
+
+
+def _maps_to_play(run: Run, maps: str | None, jitter: float | None) -> tuple[Smaclite, ...]:
+    """SMAClite: one world for each map, alone, so that each has its own time limit; none for other worlds."""
+    world = run.settings.world
+    if not isinstance(world, Smaclite):
+        for option, value in (("--map", maps), ("--jitter", jitter)):
+            if value is not None:
+                raise UserError(f"{option} is {value}, but {run.path} was trained on {world.name}, which has none.")
+        return ()
+    world = dataclasses.replace(world, map=maps or world.map, jitter=world.jitter if jitter is None else jitter)
+    return tuple(dataclasses.replace(world, map=name) for name in world.maps)
 
 
 def _choose_device(device: Device | None, quiet: bool) -> None:

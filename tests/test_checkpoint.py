@@ -143,7 +143,8 @@ def test_every_array_of_the_learner_is_in_the_file_under_its_own_name(saved, sta
     names = [name for name, _ in named_arrays(state)]
     assert len(set(names)) == len(names) == len(jax.tree.leaves(state))
     assert set(arrays_of(saved)) == set(names)
-    assert {name.split(".")[0] for name in names} == set(LearnerState._fields)
+    # XOR's values are small and not normalised, so there is no scale to keep.
+    assert {name.split(".")[0] for name in names} == set(LearnerState._fields) - {"value_scale"}
 
 
 def save_scored(folder: Path, state: LearnerState, scores: list[float | None]) -> list[int]:

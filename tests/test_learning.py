@@ -273,7 +273,7 @@ def test_following_the_values_changes_no_value():
     for critic, by in ((weights.critic, scale), (moved_weights.critic, moved)):
         centre, deviation = by.centre_and_deviation()
         values.append(float(centre + deviation * critic(view)))
-    np.testing.assert_allclose(values[1], values[0], rtol=1e-5)
+    np.testing.assert_allclose(values[1], values[0], atol=1e-3)  # of values in the hundreds
     # Debiased: after one update from nothing the scale is that of the targets alone.
     centre, deviation = follow_values(weights, ValueScale(*jnp.zeros(3)), targets)[1].centre_and_deviation()
     np.testing.assert_allclose([centre, deviation], [np.mean(targets), np.std(targets)], rtol=1e-5)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from diamond_attention.command_line import parse_seeds, run_command
 from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo import PpoSettings
+from diamond_attention.ranks import MaskKind
 from diamond_attention.runs.assemble import shape_of_learner
 from diamond_attention.runs.checkpoint import save_checkpoint
 from diamond_attention.runs.presets import PRESETS
@@ -25,6 +27,7 @@ from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.xor import Xor
 
+MASKS = ", ".join(get_args(MaskKind))
 UNUSUAL = Settings(
     world=Xor(shaped=True),
     agents="2:4",
@@ -47,6 +50,9 @@ UNUSUAL = Settings(
         target_kl=None,
         ratio="agent",
         normalise_advantages=False,
+        precision="bfloat16",
+        normalise_values=True,
+        cut_after=50,
     ),
     total_steps=1000,
     checkpoint_every=3,
@@ -140,7 +146,7 @@ def test_a_misspelt_setting_gets_a_suggestion(changes, sentence):
         ),
         (
             {"policy__mask": "ranks"},
-            "policy.mask is 'ranks', which is not what this setting takes (one of rank, none, dropout).",
+            f"policy.mask is 'ranks', which is not what this setting takes (one of {MASKS}).",
         ),
         (
             {"rank_hold": "episodes"},
@@ -186,7 +192,7 @@ def test_a_team_size_given_as_a_number_from_python_can_be_read_back():
     ("group", "changes", "sentence"),
     [
         (PolicySettings, {"width": 1}, "policy.width is 1; it must be at least 2."),
-        (PolicySettings, {"mask": "all"}, "policy.mask is 'all'; it must be one of rank, none, dropout."),
+        (PolicySettings, {"mask": "all"}, f"policy.mask is 'all'; it must be one of {MASKS}."),
         (PolicySettings, {"dropout_rate": 1.0}, "policy.dropout_rate is 1.0; it must be at least 0 and below 1."),
         (PolicySettings, {"dropout_rate": -0.1}, "policy.dropout_rate is -0.1; it must be at least 0 and below 1."),
         (
@@ -417,7 +423,10 @@ def status_and_error(arguments: str, capsys) -> tuple[int, str]:
         ("show chess", "`diamond show`: there is no preset 'chess'; there are xor, "),
         ("bench xro", "`diamond bench`: there is no preset 'xro'; did you mean xor?"),
         ("list everything", "`diamond list` takes no arguments, and got 'everything'."),
-        ("resume nowhere", "nowhere holds no run; name a run folder or a folder of seeds"),
+        (
+            "resume nowhere",
+            "nowhere holds no run; name a run folder, a folder of seeds or a policy that ships",
+        ),
         ("evaluate nowhere", "nowhere holds no run; "),
         ("table nowhere", "nowhere holds no run; "),
         ("figure nowhere", "nowhere holds no run; "),

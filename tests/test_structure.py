@@ -88,12 +88,24 @@ def test_the_world_in_the_docs_runs(tmp_path):
     assert "success" in answer.stdout
 
 
+def test_the_examples_of_smaclite_run(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "smaclite.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    script = tmp_path / "smaclite_examples.py"
+    script.write_text("\n".join(blocks))
+    answer = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert answer.returncode == 0, answer.stderr
+
+
 def commands_in(text: str) -> list[list[str]]:
     lines = re.findall(r"^(?:\$ )?diamond ([a-z].*)$", text, re.MULTILINE)
     return [line.split("#")[0].split() for line in lines]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how_it_works.md", "docs/your_own_world.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/how_it_works.md", "docs/your_own_world.md", "docs/smaclite.md", "CONTRIBUTING.md"],
+)
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
     from diamond_attention import command_line
@@ -103,7 +115,8 @@ def test_commands_in_the_docs_parse(page, capsys):
         if words[0] in ("train", "show"):
             command_line._parse_train(words[1], words[2:])
         elif words[0] != "list":
-            command_line._parse(getattr(command_line, f"{words[0].capitalize()}Options"), words[1:], words[0])
+            options = "".join(part.capitalize() for part in words[0].split("-")) + "Options"
+            command_line._parse(getattr(command_line, options), words[1:], words[0])
 
 
 def test_links_between_pages_lead_somewhere():

@@ -134,7 +134,8 @@ def assert_ended_like(group: Path, straight: Path) -> None:
     """The same last checkpoint and the same rows, bit for bit and character for character."""
     for seed in SEEDS:
         ours, theirs = (arrays_in(checkpoint(g, seed, UPDATES)) for g in (group, straight))
-        assert {name.split(".")[0] for name in ours} == set(LearnerState._fields)
+        # XOR's values are small and not normalised, so there is no scale to keep.
+        assert {name.split(".")[0] for name in ours} == set(LearnerState._fields) - {"value_scale"}
         assert ours == theirs
         assert rows_of(group, seed) == rows_of(straight, seed)
         assert json.loads((group / f"seed_{seed}" / "finished.json").read_text())["update"] == UPDATES

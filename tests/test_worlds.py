@@ -11,7 +11,7 @@ import pytest
 from diamond_attention.errors import UserError
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.conformance import ConformanceError, check_world
-from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.contract import TeamSize, sizes_of
 from diamond_attention.worlds.xor import Xor, action_features, floor
 
 
@@ -19,6 +19,8 @@ from diamond_attention.worlds.xor import Xor, action_features, floor
 @pytest.mark.parametrize("size", [TeamSize(2, 2), TeamSize(3, 3), TeamSize(3, 4)])
 def test_worlds_keep_the_contract(name, size):
     world = WORLDS[name](max_agents=4, max_tasks=5)
+    if sizes_of(world) is not None:
+        pytest.skip("a map decides the sizes; tests/smaclite checks it on several")
     try:
         world.check_size(size)
     except UserError:

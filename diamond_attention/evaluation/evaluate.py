@@ -13,7 +13,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.learning.rollout import RankHold, begin_episode, play_step
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.runs.record import Run, append_rows
-from diamond_attention.runs.settings import Settings, padded
+from diamond_attention.runs.settings import Settings, padded, team_sizes
 from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds.contract import TeamSize, World
 
@@ -34,10 +34,12 @@ def evaluate(
     seed: int = 0,
     checkpoint: str = "last",
     simulator: str = "own",
+    world: World | None = None,
 ) -> list[dict[str, Any]]:
     """Plays, appends one row an episode to the run's episodes.csv, and returns those rows.
 
-    `sizes` are those it was trained on unless said; `dropout` is the run's own setting unless said.
+    `sizes` are those it was trained on unless said; `dropout` is the run's own setting unless said. `world` is a
+    variant of the run's world to play instead, such as another map.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; it must be at least 1.")
@@ -47,12 +49,13 @@ def evaluate(
     check_simulator(settings, settings.sizes if sizes is None else sizes, simulator)
     if dropout is not None and settings.policy.mask != "dropout":
         raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
-    sizes = settings.sizes if sizes is None else sizes
-    for size in sizes:
-        settings.world.check_size(size)
+    if sizes is None:
+        sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
     policy, step = load_policy(run, checkpoint)
     dropout_on = dropout_in_force(settings, dropout)
-    world = padded(settings.world, sizes)
+    world = padded(world or settings.world, sizes)
+    for size in sizes:
+        world.check_size(size)
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
     # and lose the same episodes, and an interval over seeds would be too narrow.
     key = jax.random.fold_in(jax.random.key(seed), run.seed)
@@ -73,6 +76,8 @@ def evaluate(
                         "simulator": simulator,
                         "agents": int(size.agents),
                         "tasks": int(size.tasks),
+                        # What some worlds let an evaluation vary, such as the map.
+                        **getattr(world, "conditions", {}),
                         "play": way,
                         "dropout": "on" if dropout_on else "off",
                         "seed": seed,

@@ -24,6 +24,7 @@ from diamond_attention.learning.rollout import (
     TeamState,
     begin_episode,
     collect,
+    episode_length,
 )
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.worlds.contract import World
@@ -175,7 +176,7 @@ def begin(learner: Learner, weights: Weights, key: PRNGKeyArray) -> LearnerState
     sizes = jnp.asarray(learner.sizes)
     # The first episodes are cut anywhere, so that teams are out of phase from then on. Otherwise all of them
     # would begin together, and an update would see nothing but beginnings, the next nothing but ends.
-    full_length = learner.world.time_limit if learner.ppo.cut_after is None else learner.ppo.cut_after
+    full_length = episode_length(learner.world, learner.ppo.cut_after)
     cut_at = jax.random.randint(phase_key, (learner.ppo.envs,), 1, full_length + 1)
     teams = jax.vmap(lambda k, cut: begin_episode(learner.world, sizes, k, cut))(
         jax.random.split(reset_key, learner.ppo.envs), cut_at

@@ -72,6 +72,11 @@ def begin_episode(
     )
 
 
+def episode_length(world: World, cut_after: int | None) -> int:
+    """Steps of a whole training episode: the world's time limit, or fewer."""
+    return world.time_limit if cut_after is None else min(cut_after, world.time_limit)
+
+
 def measures_of(world: World, state: State, key: PRNGKeyArray) -> list[str]:
     """The names of a world's measures, found without running a step."""
     actions = no_actions(world)
@@ -169,7 +174,7 @@ def collect(
 
     Episodes are cut after `cut_after` steps, by default at the world's time limit.
     """
-    full_length = world.time_limit if cut_after is None else cut_after
+    full_length = episode_length(world, cut_after)
     dropout = policy.mask == "dropout"
 
     def one_step(team: TeamState, key: PRNGKeyArray) -> tuple[TeamState, tuple[Experience, TeamView]]:

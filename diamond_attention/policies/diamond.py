@@ -5,6 +5,9 @@
     3. agent-weighted tasks × the viewer's own token, which leaves one vector of fixed length
        (for a continuous action) and one vector for each task (to choose a task)
 
+Where some actions concern tasks and others do not, two linear layers stand in place of the third block, as in
+the paper's SMAClite policy.
+
 Nothing depends on how many agents or tasks there are.
 """
 
@@ -13,7 +16,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
-from diamond_attention.actions import ActionKind, Categorical, ChooseTask, Distribution, Gaussian
+from diamond_attention.actions import (
+    ActionKind,
+    ActOrChooseTask,
+    Categorical,
+    ChooseTask,
+    Distribution,
+    Gaussian,
+)
 from diamond_attention.attention import (
     DiamondBlock,
     Projection,
@@ -27,10 +37,10 @@ from diamond_attention.view import AgentView
 BLOCKS = 3
 
 MASKED_BLOCKS = 2
-"""The third block attends to the viewer alone, whom no mask hides."""
+"""A third block attends to the viewer alone, whom no mask hides."""
 
-Attention = tuple[Float[Array, "task agent"], Float[Array, "task agent"], Float[Array, "task 1"]]
-"""The weights P of each block, in the viewer's order: column 0 is the viewer itself."""
+Attention = tuple[Float[Array, "task agent"], ...]
+"""The weights P of each block, in the viewer's order: column 0 is the viewer, the only one in a third block."""
 
 
 class ChooseTaskHead(eqx.Module):
@@ -59,6 +69,38 @@ class ChooseTaskHead(eqx.Module):
         return Categorical(jnp.where(allowed, logits, -jnp.inf))
 
 
+class ActOrChooseTaskHead(eqx.Module):
+    """One logit for each fixed action, from the viewer; one for each task, from the viewer and that task.
+
+    Both are two linear layers around an activation. The last ones start near zero: the first policy is close to
+    uniform over what is legal.
+    """
+
+    act_hidden: eqx.nn.Linear
+    act: eqx.nn.Linear
+    choose_hidden: eqx.nn.Linear
+    choose: eqx.nn.Linear
+
+    def __init__(self, width: int, fixed_actions: int, *, key: PRNGKeyArray):
+        keys = iter(jax.random.split(key, 4))
+        self.act_hidden = orthogonal_linear(width, width, scale=2**0.5, key=next(keys))
+        self.act = orthogonal_linear(width, fixed_actions, scale=0.01, key=next(keys))
+        self.choose_hidden = orthogonal_linear(2 * width, width, scale=2**0.5, key=next(keys))
+        self.choose = orthogonal_linear(width, 1, scale=0.01, key=next(keys))
+
+    def __call__(
+        self, viewer: Float[Array, " width"], tasks: Float[Array, "task width"], view: AgentView
+    ) -> Categorical:
+        def choose(task: Float[Array, " width"]) -> Float[Array, " 1"]:
+            return self.choose(jax.nn.silu(self.choose_hidden(jnp.concatenate([viewer, task]))))
+
+        fixed = self.act(jax.nn.silu(self.act_hidden(viewer)))
+        logits = jnp.concatenate([fixed, jax.vmap(choose)(tasks)[:, 0]]).astype(jnp.float32)
+        always = jnp.ones(fixed.shape[0], bool)
+        legal = jnp.concatenate([always, view.task_present]) if view.legal_actions is None else view.legal_actions
+        return Categorical(jnp.where(legal, logits, -jnp.inf))
+
+
 class ContinuousHead(eqx.Module):
     """A normal distribution around a learned mean; its width is a free parameter, as in SB3."""
 
@@ -82,10 +124,10 @@ class DiamondPolicy(eqx.Module):
 
     embed_agent: Projection
     embed_task: Projection
-    blocks: tuple[DiamondBlock, DiamondBlock, DiamondBlock]
+    blocks: tuple[DiamondBlock, ...]
     agent_projections: tuple[Projection, Projection]
     task_projections: tuple[Projection, Projection]
-    head: ChooseTaskHead | ContinuousHead
+    head: ChooseTaskHead | ActOrChooseTaskHead | ContinuousHead
     rank_bias: Float[Array, " block"] | None
     """What a rank is worth in each masked block, where that is learned (signed, floor)."""
     mask: MaskKind = eqx.field(static=True)
@@ -120,6 +162,9 @@ class DiamondPolicy(eqx.Module):
         )
         if isinstance(action_kind, ChooseTask):
             self.head = ChooseTaskHead(2 * width, width, key=next(keys))
+        elif isinstance(action_kind, ActOrChooseTask):
+            self.blocks = self.blocks[:2]
+            self.head = ActOrChooseTaskHead(width, action_kind.fixed_actions, key=next(keys))
         else:
             self.head = ContinuousHead(2 * width, width, action_kind.size, key=next(keys))
         self.rank_bias = {"signed": jnp.full(MASKED_BLOCKS, 1.0), "floor": jnp.full(MASKED_BLOCKS, 2.0)}.get(mask)
@@ -143,6 +188,9 @@ class DiamondPolicy(eqx.Module):
         second = attend(1, tasks, agents, present + self.rank_terms(1, view.ranks))
         tasks = jax.vmap(self.task_projections[1])(second.tasks)
         viewer = self.agent_projections[1](second.agents[0])
+
+        if isinstance(self.head, ActOrChooseTaskHead):
+            return self.head(viewer, tasks, view), (first.weights, second.weights)
 
         # The viewer always sees itself, so no mask changes this last block.
         third = attend(2, tasks, viewer[None], present[None, :, :1])

@@ -21,7 +21,9 @@ from diamond_attention.runs.settings import Settings, flat, to_json
 from diamond_attention.worlds.xor import floor
 
 SIZE_AND_PLAY = ("simulator", "agents", "tasks", "play", "dropout")
-SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, "seed", "episode")
+CONDITIONS = ("map", "jitter")
+"""Columns that only some worlds write."""
+SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, *CONDITIONS, "seed", "episode")
 
 PARTICLE_MEASURES = {"spread": ("collisions", "covered"), "food": ("collections", "collisions")}
 """Worlds whose tables show the paper's R, the return divided by the agents, and what they print beside it."""
@@ -40,6 +42,10 @@ class Line:
     trained_on: str
     played_on: tuple[int, int]
     simulator: str
+    map: str
+    """SMAClite: the map played; empty elsewhere."""
+    jitter: str
+    """SMAClite: how far units started from their places."""
     play: str
     dropout: str
     seeds_trained: int
@@ -86,13 +92,13 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             for key, rows in chosen.items():
                 played[key][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
-        for (simulator, agents, tasks, play, dropout), by_seed in played.items():
+        for (simulator, agents, tasks, play, dropout, map_name, jitter), by_seed in played.items():
             by_seed = {seed: rows for seed, rows in sorted(by_seed.items()) if seed not in failed}
             if not by_seed:
                 continue
             columns = next(iter(by_seed.values()))[0]
             is_particles = settings.world.name in PARTICLE_MEASURES
-            measure = "success" if "success" in columns else "R" if is_particles else "return"
+            measure = "R" if is_particles else next(m for m in ("success", "battle_won", "return") if m in columns)
             column, share = ("return", 1 / int(agents)) if measure == "R" else (measure, 1.0)
             per_seed = {seed: share * _mean_of(column, rows) for seed, rows in by_seed.items()}
             others = [name for name in columns if name not in (*SAME_EPISODE, column)]
@@ -114,9 +120,11 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     overrides=_overrides(preset, settings, started_from),
                     shaped=bool(getattr(settings.world, "shaped", False)),
                     mask=settings.policy.mask,
-                    trained_on=" ".join(f"{n}x{k}" for n, k in trained),
+                    trained_on=getattr(settings.world, "map", " ".join(f"{n}x{k}" for n, k in trained)),
                     played_on=size,
                     simulator=simulator,
+                    map=map_name,
+                    jitter=jitter,
                     play=play,
                     dropout=dropout,
                     seeds_trained=len(members),
@@ -141,14 +149,8 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
     return sorted(
         lines,
         key=lambda x: (
-            x.world,
-            x.played_on,
-            x.trained_on,
-            place_of(x.mask),
-            x.preset,
-            x.simulator,
-            x.dropout == "off",
-            x.play,
+            (x.world, x.played_on, x.jitter, x.trained_on),
+            (place_of(x.mask), x.preset, x.simulator, x.dropout == "off", x.play),
         ),
     )
 
@@ -165,7 +167,7 @@ def _shared(runs: Sequence[Run], name: str) -> str:
     return ", ".join(sorted({str(run.environment.get(name, "unknown")) for run in runs}))
 
 
-OWN_COLUMNS = ("agents", "tasks", "policy.mask", "world.shaped")
+OWN_COLUMNS = ("agents", "tasks", "policy.mask", "world.shaped", "world.map")
 
 
 def _overrides(preset: str, settings: Settings, started_from: str | None) -> str:
@@ -182,7 +184,8 @@ def _by_size_and_play(rows: Iterable[Mapping[str, Any]]) -> dict[tuple, list[dic
     groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
         text = {name: str(value) for name, value in row.items()}
-        groups[tuple(text[name] for name in SIZE_AND_PLAY)].append(text)
+        key = (*(text[name] for name in SIZE_AND_PLAY), *(text.get(name, "") for name in CONDITIONS))
+        groups[key].append(text)
     return groups
 
 
@@ -193,7 +196,7 @@ def _rows_of(run: Run) -> list[dict[str, str]]:
 
 def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
     """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
-    once = {tuple(row[name] for name in SAME_EPISODE): row for row in _rows_of(run)}
+    once = {tuple(row.get(name) for name in SAME_EPISODE): row for row in _rows_of(run)}
     newest = {}
     for key, rows in _by_size_and_play(once.values()).items():
         last = max(int(row["checkpoint"]) for row in rows)
@@ -245,6 +248,7 @@ PLAYS = ("greedy", "sampled")
 TITLES = {
     "success": "Success rate: mean over training seeds [95 % bootstrap interval over those seeds]",
     "R": "R, the return divided by the agents: mean over training seeds [95 % bootstrap interval over those seeds]",
+    "battle_won": "Win rate: mean over training seeds [95 % bootstrap interval over those seeds]",
     "return": "Return of the team: mean over training seeds [95 % bootstrap interval over those seeds]",
 }
 MEASURE_TITLES = {
@@ -285,11 +289,14 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, "shaped" if line.shaped else "", line.overrides]))
-        pairs[(name, line.mask, line.dropout, line.trained_on, line.played_on, line.simulator)][line.play] = line
+        played_on = "x".join(map(str, line.played_on))
+        if line.map:
+            played_on = line.map if float(line.jitter) == 0 else f"{line.map} ±{float(line.jitter):g}"
+        pairs[(name, line.mask, line.dropout, line.trained_on, played_on, line.simulator)][line.play] = line
     rows = []
     for (name, mask, dropout, trained_on, played_on, simulator), by_play in pairs.items():
         some = next(iter(by_play.values()))
-        cells = [policy_name(mask, dropout), name, trained_on, "x".join(map(str, played_on))]
+        cells = [policy_name(mask, dropout), name, trained_on, played_on]
         if _several_simulators(lines):
             cells.append(simulator)
         cells.append(f"{len(some.per_seed)}/{some.seeds_trained}")

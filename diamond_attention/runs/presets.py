@@ -5,6 +5,7 @@ import dataclasses
 from diamond_attention.learning.ppo import PpoSettings
 from diamond_attention.runs.settings import PolicySettings, Settings
 from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
@@ -147,6 +148,56 @@ PRESETS: dict[str, tuple[str, Settings]] = {
             policy=PolicySettings(width=32),
             ppo=SMALL_PARTICLES,
             total_steps=2_500_000,
+            checkpoint_every=20,
+        ),
+    ),
+    "smaclite": (
+        "SMAClite's 2s3z with the numbers of the paper's appendix (what it does not state is SB3's default). "
+        "Choose another map with --world.map.",
+        Settings(
+            world=Smaclite("2s3z"),
+            agents="map",
+            tasks="map",
+            ppo=PpoSettings(
+                envs=8,
+                steps=160,
+                batch=320,
+                epochs=10,
+                gamma=0.99,
+                value_coefficient=0.5,
+                entropy_coefficient=0.001,
+                target_kl=0.25,
+                max_grad_norm=10.0,
+                learning_rate=1e-4,
+                anneal=False,
+                ratio="joint",
+            ),
+            total_steps=1_200_000,
+            checkpoint_every=50,
+        ),
+    ),
+    "smaclite-gpu": (
+        "SMAClite's 2s3z in a large batch for a GPU, our settings: a thousand battles at once and each agent's own "
+        "ratio.",
+        Settings(
+            world=Smaclite("2s3z"),
+            agents="map",
+            tasks="map",
+            ppo=PpoSettings(
+                # A thousand battles fill a GPU; 64 steps are half of one, so every update sees beginnings and ends.
+                envs=1024,
+                steps=64,
+                batch=8192,
+                epochs=4,
+                learning_rate=5e-4,
+                anneal=True,
+                entropy_coefficient=0.003,
+                # Five to thirty agents move the joint ratio out of its clip together long before any one of them
+                # has moved far.
+                ratio="agent",
+                target_kl=0.05,
+            ),
+            total_steps=20_000_000,
             checkpoint_every=20,
         ),
     ),

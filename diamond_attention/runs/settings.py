@@ -18,7 +18,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo import PpoSettings
 from diamond_attention.ranks import MaskKind
 from diamond_attention.worlds import WORLDS
-from diamond_attention.worlds.contract import TeamSize, World
+from diamond_attention.worlds.contract import TeamSize, World, sizes_of
 from diamond_attention.worlds.xor import Xor
 
 FORMAT = 1
@@ -61,7 +61,7 @@ class Settings:
     world: World = field(default_factory=Xor)  # any frozen dataclass that fulfils the contract
     """What the team plays."""
     agents: Annotated[str, tyro.conf.arg(aliases=["--players"])] = "2"
-    """Team sizes to train on: 4, or 2:8 (both ends), or 2,4,8. Each episode draws one."""
+    """Team sizes to train on: 4, or 2:8 (both ends), or 2,4,8. Each episode draws one. "map" where a map decides."""
     tasks: Annotated[str, tyro.conf.arg(aliases=["--actions"])] = "same"
     """Numbers of tasks to train on, likewise; "same" means as many as agents."""
     rank_hold: int | Literal["episode"] = 1
@@ -94,6 +94,10 @@ class Settings:
         return -(-self.total_steps // self.ppo.steps_per_update)
 
 
+SAME, MAP = "same", "map"
+"""As many tasks as agents; as many agents and tasks as the world's map has."""
+
+
 def parse_sizes(text: str, setting: str) -> tuple[int, ...]:
     """4 -> (4,); 2:5 -> (2, 3, 4, 5); 2,4,8 -> (2, 4, 8).
 
@@ -121,12 +125,21 @@ def team_sizes(world: World, agents: str, tasks: str) -> tuple[TeamSize, ...]:
     """Every pair the two settings allow and the world can play; refused if they allow none.
 
     A single pair that the world refuses is an error, so a typo is not silently dropped; of a range, the
-    pairs that cannot be played (three players, two actions) are left out.
+    pairs that cannot be played (three players, two actions) are left out. Where a map decides, both settings say so.
     """
+    own_sizes = sizes_of(world)
+    if own_sizes is not None:
+        if agents != MAP or tasks not in (MAP, SAME):
+            played = _listed(f"{size.agents}x{size.tasks}" for size in own_sizes)
+            raise UserError(
+                f"agents is {agents!r} and tasks is {tasks!r}, but in {world.name} the map decides (agents x tasks: "
+                f"{played}); leave them out, or write {MAP}."
+            )
+        return own_sizes
     agent_sizes = parse_sizes(agents, "agents")
     pairs = (
         [TeamSize(n, n) for n in agent_sizes]
-        if tasks == "same"
+        if tasks == SAME
         else [TeamSize(n, k) for n in agent_sizes for k in parse_sizes(tasks, "tasks")]
     )
     playable, refusal = [], None

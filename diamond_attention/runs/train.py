@@ -253,7 +253,7 @@ def _cell(value: np.generic) -> float | int:
 def _shown(log: dict[str, np.ndarray], count: int, failed: set[int]) -> dict[str, float]:
     """What the progress line shows: the latest means over the seeds that still train."""
     shown: dict[str, float] = {}
-    for name in ("success", "return"):
+    for name in ("success", "battle_won", "return"):
         if name in log:
             values = np.delete(log[name][:count], list(failed), axis=1)
             values = values[np.isfinite(values)]

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from diamond_attention.actions import ChooseTask, Continuous
+from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
 from diamond_attention.view import AgentView, viewer_first
-from diamond_attention.worlds.contract import Actions, State, TeamSize, World, no_actions
+from diamond_attention.worlds.contract import Actions, State, TeamSize, World, no_actions, sizes_of
 
 STEPS = 5
 
@@ -27,9 +27,10 @@ class ConformanceError(AssertionError):
 def check_world(world: World, size: TeamSize | None = None, seed: int = 0) -> None:
     """Checks shapes, purity, key use, presence masks, ranks, and symmetry under swapping two agents.
 
-    `size` is the team to play with, the largest by default; give a smaller one to see the padding.
+    `size` is the team to play with, the largest by default; give a smaller one to see the padding. A world that is
+    only played at sizes of its own is checked at the first of them.
     """
-    size = size or TeamSize(world.max_agents, world.max_tasks)
+    size = size or (sizes_of(world) or (TeamSize(world.max_agents, world.max_tasks),))[0]
     _check_facts(world, size)
     key = jax.random.key(seed)
     ranks = jax.random.uniform(key, (world.max_agents,), jnp.float32)
@@ -70,7 +71,7 @@ def _check_facts(world: World, size: TeamSize) -> None:
         isinstance(world.time_limit, int) and world.time_limit >= 1, "time_limit must be a whole number of steps."
     )
     _require(
-        isinstance(world.action_kind, ChooseTask | Continuous),
+        isinstance(world.action_kind, ChooseTask | ActOrChooseTask | Continuous),
         "action_kind must be one of diamond_attention.actions.",
     )
     _require(
@@ -92,6 +93,14 @@ def _check_views(world: World, state: State, views: AgentView, ranks: Array, siz
     }
     for name, shape in shapes.items():
         _require(getattr(views, name).shape == shape, f"views().{name} must have shape {shape}.")
+    if isinstance(world.action_kind, ActOrChooseTask):
+        expected = (agents, world.action_kind.fixed_actions + tasks)
+        legal = views.legal_actions
+        _require(
+            legal is not None and legal.shape == expected and legal.dtype == bool,
+            f"views().legal_actions must be boolean and have shape {expected}.",
+        )
+        _require(np.asarray(legal).any(axis=1).all(), "every agent, absent ones too, needs a legal action.")
     _require(views.agent_present.dtype == bool, "views().agent_present must be boolean.")
     _require(views.task_present.dtype == bool, "views().task_present must be boolean.")
     _require(views.ranks.dtype == jnp.float32, "views().ranks must be float32: coarser numbers tie.")
@@ -240,7 +249,7 @@ def _equal(first: object, second: object) -> bool:
 
 
 def _random_actions(world: World, views: AgentView, key: PRNGKeyArray) -> Actions:
-    if isinstance(world.action_kind, ChooseTask):
+    if not isinstance(world.action_kind, Continuous):
         allowed = views.task_present if views.legal_actions is None else views.legal_actions
         return jax.random.categorical(key, jnp.where(allowed, 0.0, -1e9), axis=-1)
     return jax.random.uniform(key, (world.max_agents, world.action_kind.size), minval=-1.0, maxval=1.0)

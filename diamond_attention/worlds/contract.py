@@ -73,6 +73,14 @@ class World(Protocol):
     def team_view(self, state: State) -> TeamView: ...
 
 
+def sizes_of(world: World) -> tuple[TeamSize, ...] | None:
+    """The sizes a world insists on, as a map with its units does; None where whoever plays it chooses.
+
+    A world says so with an attribute `sizes`. Most have none, so it is no part of the contract.
+    """
+    return getattr(world, "sizes", None)
+
+
 def no_actions(world: World) -> Actions:
     """An action for every agent, all zero, of the right shape."""
     if isinstance(world.action_kind, Continuous):

@@ -7,7 +7,8 @@ as the terrain lists them, then units by id.
 
 The method is van den Berg, Guy, Lin and Manocha's "Reciprocal n-body collision avoidance" (2011).
 
-Arrays are [constraint, unit]: one row of units at a time.
+Arrays are [unit, battle] and [constraint, unit, battle]: many battles lie side by side, whatever `jax.vmap` they come
+from, because processors work on long rows much faster than on many short ones.
 """
 
 from collections.abc import Callable
@@ -73,42 +74,80 @@ def avoid(
     `capped` is the wanted velocity within the speed limit. Who wants to stand still stands still, and is
     never pushed.
     """
-    moves = alive & ((wanted.x != 0) | (wanted.y != 0))
-    walls, wall_exists, edges_dropped = wall_lines(scenario, position, velocity, correct_walls)
-    units = unit_lines(scenario, position, velocity, moves)
-    near = neighbours(scenario, position, alive)
-    every = jax.tree.map(lambda wall, other: jnp.concatenate([wall, other]), walls, units)
-    exists = jnp.concatenate([wall_exists & ~scenario.flies, near]) & moves
-    is_wall = np.arange(len(exists))[:, None] < len(wall_exists)
-    chosen, lines_dropped = solver(scenario.map.line_budget)(
-        Constraints(every, exists, exists & is_wall), wanted, capped, jnp.asarray(scenario.speed)
-    )
-    standing = jnp.zeros_like(wanted.x)
-    return Avoidance(
-        velocity=choose(moves, chosen, Vector(standing, standing)),
-        dropped=jnp.sum(jnp.where(moves & ~scenario.flies, edges_dropped, 0) + lines_dropped, dtype=jnp.int32),
-    )
+    alone = jax.tree.map(lambda values: values[:, None], (position, velocity, wanted, capped, alive))
+    found, dropped = jax.tree.map(lambda values: values[:, 0], _side_by_side(scenario, correct_walls)(*alone))
+    return Avoidance(found, jnp.sum(dropped, dtype=jnp.int32))
+
+
+@lru_cache(maxsize=32)
+def _side_by_side(scenario: Scenario, correct_walls: bool) -> Callable[..., tuple[Vector, Int[Array, "unit battle"]]]:
+    """`avoid` for battles side by side; returns velocities and how many constraints of each unit were dropped."""
+
+    @custom_vmap
+    def avoid_many(
+        position: Vector, velocity: Vector, wanted: Vector, capped: Vector, alive: Bool[Array, "unit battle"]
+    ) -> tuple[Vector, Int[Array, "unit battle"]]:
+        flies = scenario.flies[:, None]
+        moves = alive & ((wanted.x != 0) | (wanted.y != 0))
+        walls, wall_exists, edges_dropped = wall_lines(scenario, position, velocity, correct_walls)
+        units = unit_lines(scenario, position, velocity, moves)
+        near = neighbours(scenario, position, alive)
+        # Barriers keep the compiler from computing every line again in each place that reads it.
+        walls, units = lax.optimization_barrier((walls, units))
+        every = jax.tree.map(lambda wall, other: jnp.concatenate([wall, other]), walls, units)
+        exists = jnp.concatenate([wall_exists & ~flies, near]) & moves
+        is_wall = exists & (np.arange(len(exists))[:, None, None] < len(wall_exists))
+        speed = jnp.broadcast_to(scenario.speed[:, None], moves.shape)
+        # From here on every unit is a problem of its own, whichever battle it is in.
+        problems = jax.tree.map(
+            lambda values: values.reshape(*values.shape[:-2], -1),
+            (Constraints(every, exists, is_wall), wanted, capped, speed),
+        )
+        constraints, *rest = lax.optimization_barrier(problems)
+        packed, lines_dropped = _pack(constraints, scenario.map.line_budget)
+        chosen = jax.tree.map(lambda values: values.reshape(moves.shape), solve(packed, *rest))
+        standing = jnp.zeros_like(wanted.x)
+        return (
+            choose(moves, chosen, Vector(standing, standing)),
+            jnp.where(moves & ~flies, edges_dropped, 0) + lines_dropped.reshape(moves.shape),
+        )
+
+    @avoid_many.def_vmap
+    def _more(axis_size: int, in_batched: list, *arguments: Any) -> tuple[Any, Any]:
+        def join(values: Array, batched: bool) -> Array:
+            values = values if batched else jnp.broadcast_to(values, (axis_size, *values.shape))
+            return jnp.moveaxis(values, 0, -1).reshape(values.shape[1], -1)
+
+        def split(values: Array) -> Array:
+            return jnp.moveaxis(values.reshape(values.shape[0], -1, axis_size), -1, 0)
+
+        found = avoid_many(*lax.optimization_barrier(jax.tree.map(join, arguments, tuple(in_batched))))
+        return jax.tree.map(split, found), jax.tree.map(lambda _: True, found)
+
+    return avoid_many
 
 
 # Constraints from units
 
 
-def neighbours(scenario: Scenario, position: Vector, alive: Bool[Array, " unit"]) -> Bool[Array, "other unit"]:
+def neighbours(
+    scenario: Scenario, position: Vector, alive: Bool[Array, "unit battle"]
+) -> Bool[Array, "other unit battle"]:
     """Hardly more than who touches whom: the limit is the unit's own radius and the largest on the map."""
     away = squared(position[:, None] - position[None, :])
-    limit = scenario.largest_radius + scenario.radius
+    limit = scenario.largest_radius + scenario.radius[:, None]
     possible = (scenario.flies[:, None] == scenario.flies[None, :]) & ~np.eye(scenario.number_of_units, dtype=bool)
-    return possible & (away <= limit * limit) & alive[:, None]
+    return possible[:, :, None] & (away <= limit * limit) & alive[:, None]
 
 
-def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bool[Array, " unit"]) -> Lines:
+def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bool[Array, "unit battle"]) -> Lines:
     """The half-plane each other unit (first axis) forbids each unit (second axis).
 
     Two that both move take half the trouble each; one that stands leaves all of it to the other.
     """
     away = position[:, None] - position[None, :]
     relative = velocity[None, :] - velocity[:, None]
-    apart = scenario.radius[:, None] + scenario.radius[None, :]
+    apart = (scenario.radius[:, None] + scenario.radius[None, :])[:, :, None]
     away_squared = squared(away)
     touching = away_squared <= apart * apart
 
@@ -117,11 +156,9 @@ def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bo
     from_cutoff = relative - away * hurry
     from_cutoff_length = length(from_cutoff)
     # Two units on one spot with one velocity: the original divides by zero; these part east and west, by id.
-    ids = scenario.ids
+    apart_by_id = np.where(scenario.ids[:, None] > scenario.ids[None, :], -1.0, 1.0).astype(scenario.radius.dtype)
     normal = unit(from_cutoff)
-    normal = Vector(
-        jnp.where(from_cutoff_length > 0, normal.x, jnp.where(ids[:, None] > ids[None, :], -1.0, 1.0)), normal.y
-    )
+    normal = Vector(jnp.where(from_cutoff_length > 0, normal.x, apart_by_id[:, :, None]), normal.y)
     cutoff = Vector(normal.y, -normal.x)
     inward = dot(from_cutoff, away)
     on_cutoff = touching | ((inward < 0) & (inward * inward > apart * apart * squared(from_cutoff)))
@@ -142,7 +179,7 @@ def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bo
 
 def wall_lines(
     scenario: Scenario, position: Vector, velocity: Vector, correct: bool
-) -> tuple[Lines, Bool[Array, "edge unit"], Int[Array, " unit"]]:
+) -> tuple[Lines, Bool[Array, "edge unit battle"], Int[Array, "unit battle"]]:
     """The half-planes wall edges forbid, whether each exists, and how many edges found no room.
 
     An edge counts when its rectangle is within a second's walk and the unit stands on its outer side.
@@ -150,43 +187,39 @@ def wall_lines(
     margin to horizontal walls until they touch.
     """
     table = scenario.edges
-    corner_x = table.start[:, 0][:, None] - position.x
-    corner_y = table.start[:, 1][:, None] - position.y
-    heading = HEADINGS[table.heading].astype(table.length.dtype)
-    outside = corner_x * heading[:, 1:] - corner_y * heading[:, :1] < 0
-    low_x, low_y, high_x, high_y = (table.corners[:, k][:, None] for k in range(4))
+    headings = HEADINGS[table.heading].astype(table.length.dtype)
+
+    def each(values: np.ndarray) -> np.ndarray:
+        return values[:, None, None]
+
+    corner_x = each(table.start[:, 0]) - position.x
+    corner_y = each(table.start[:, 1]) - position.y
+    outside = corner_x * each(headings[:, 1]) - corner_y * each(headings[:, 0]) < 0
+    low_x, low_y, high_x, high_y = (each(table.corners[:, k]) for k in range(4))
     gap_x = jnp.maximum(jnp.maximum(low_x - position.x, position.x - high_x), 0.0)
     gap_y = jnp.maximum(jnp.maximum(low_y - position.y, position.y - high_y), 0.0)
-    limit = scenario.radius + scenario.speed * HORIZON
+    radius = scenario.radius[:, None]
+    limit = radius + scenario.speed[:, None] * HORIZON
     facing = outside & (gap_x * gap_x + gap_y * gap_y <= limit * limit)
 
     budget = min(scenario.map.edge_budget, len(table.length))
     index, faces, dropped = _first(facing, budget)
-    x, y, size, kind = (
-        jnp.asarray(values)[index] for values in (table.start[:, 0], table.start[:, 1], table.length, table.heading)
+    x, y, size, along_x, along_y = (
+        jnp.asarray(values)[index]
+        for values in (table.start[:, 0], table.start[:, 1], table.length, headings[:, 0], headings[:, 1])
     )
-    lines, exists = _edge_lines(Vector(x, y) - position, size, kind, velocity, scenario.radius, correct)
+    first, along = Vector(x, y) - position, Vector(along_x, along_y)
+    lines, exists = _edge_lines(first, size, along, velocity, radius, correct)
     exists &= faces
     # An edge hidden behind a line that exists already adds nothing. Lines exist one after the other.
-    covered = _covers(lines, Vector(x, y) - position, size, kind, scenario.radius)
+    covered = _covers(lines, first, first + along * size, radius)
     for edge in range(1, budget):
         hidden = jnp.any(exists[:edge] & covered[edge, :edge], axis=0)
         exists = exists.at[edge].set(exists[edge] & ~hidden)
     return lines, exists, dropped
 
 
-def _heading(kind: Int[Array, "..."], dtype: jnp.dtype) -> Vector:
-    """0 east, 1 north, 2 west, 3 south; any integer counts around."""
-    kind = kind % 4
-    x = jnp.where(kind == 0, 1, 0) - jnp.where(kind == 2, 1, 0)
-    y = jnp.where(kind == 1, 1, 0) - jnp.where(kind == 3, 1, 0)
-    return Vector(x.astype(dtype), y.astype(dtype))
-
-
-def _covers(
-    lines: Lines, first: Vector, size: Array, kind: Array, radius: np.ndarray
-) -> Bool[Array, "edge earlier unit"]:
-    last = first + _heading(kind, size.dtype) * size
+def _covers(lines: Lines, first: Vector, last: Vector, radius: np.ndarray) -> Bool[Array, "edge earlier unit battle"]:
     earlier = Lines(lines.point[None], lines.direction[None])
 
     def behind(end: Vector) -> Array:
@@ -197,15 +230,15 @@ def _covers(
 
 def _edge_lines(
     first: Vector,
-    size: Float[Array, "edge unit"],
-    kind: Int[Array, "edge unit"],
+    size: Float[Array, "edge unit battle"],
+    along: Vector,
     velocity: Vector,
     radius: np.ndarray,
     correct: bool,
-) -> tuple[Lines, Bool[Array, "edge unit"]]:
-    """One line for each edge that starts at `first`, seen from the unit, and whether it exists."""
-    dtype = size.dtype
-    along, following, preceding = _heading(kind, dtype), _heading(kind + 1, dtype), _heading(kind + 3, dtype)
+) -> tuple[Lines, Bool[Array, "edge unit battle"]]:
+    """One line for each edge that runs from `first`, seen from the unit, `along` its wall; and whether it exists."""
+    # Rectangles are walked around counter-clockwise.
+    following, preceding = Vector(-along.y, along.x), Vector(along.y, -along.x)
     last = first + along * size
     radius_squared = radius * radius
     # Where the unit's foot on the edge's line lies, 0 at its start and 1 at its end, and how far away it is.
@@ -288,8 +321,8 @@ def _right_leg(corner: Vector, radius: np.ndarray) -> Vector:
 
 
 def _first(
-    present: Bool[Array, "item unit"], budget: int
-) -> tuple[Int[Array, "slot unit"], Bool[Array, "slot unit"], Int[Array, " unit"]]:
+    present: Bool[Array, "item unit battle"], budget: int
+) -> tuple[Int[Array, "slot unit battle"], Bool[Array, "slot unit battle"], Int[Array, "unit battle"]]:
     """The first `budget` present items of each unit, in order: indices, which slots are used, how many did not fit.
 
     Slot k holds the item before which exactly k others are present: as many items as have k or fewer present up to
@@ -297,8 +330,8 @@ def _first(
     """
     up_to_here = jnp.cumsum(present, axis=0, dtype=jnp.int32)
     total = up_to_here[-1]
-    slots = np.arange(budget, dtype=np.int32)[:, None]
-    index = jnp.sum(up_to_here[None, :, :] <= slots[:, :, None], axis=1, dtype=jnp.int32)
+    slots = np.arange(budget, dtype=np.int32)[:, None, None]
+    index = jnp.sum(up_to_here[None] <= slots[:, None], axis=1, dtype=jnp.int32)
     used = slots < total
     return jnp.where(used, index, 0), jnp.asarray(used), jnp.maximum(total - budget, 0)
 
@@ -335,36 +368,6 @@ def solve(constraints: Constraints, wanted: Vector, capped: Vector, max_speed: F
         constraints.lines, constraints.exists, capped, wanted, max_speed, by_direction=False
     )
     return _rescue_failed(constraints, velocity, failed_at, max_speed)
-
-
-@lru_cache(maxsize=8)
-def solver(budget: int) -> Callable[..., tuple[Vector, Int[Array, " unit"]]]:
-    """`solve` for at most `budget` constraints of each unit; also returns how many of each were dropped.
-
-    A batch of battles is solved as one long row of units. They are independent of each other here, so it does
-    not matter whose battle they are in, and the compiler works on long rows much faster than on many short ones.
-    """
-
-    @custom_vmap
-    def pack_and_solve(
-        constraints: Constraints, wanted: Vector, capped: Vector, max_speed: Float[Array, " unit"]
-    ) -> tuple[Vector, Int[Array, " unit"]]:
-        packed, dropped = _pack(constraints, budget)
-        return solve(packed, wanted, capped, max_speed), dropped
-
-    @pack_and_solve.def_vmap
-    def _batched(axis_size: int, in_batched: list, *arguments: Any) -> tuple[Any, Any]:
-        def join(values: Array, batched: bool) -> Array:
-            values = values if batched else jnp.broadcast_to(values, (axis_size, *values.shape))
-            values = jnp.moveaxis(values, 0, -2)
-            return values.reshape(*values.shape[:-2], -1)
-
-        # The barrier keeps the compiler from computing every line again in each place that reads it.
-        found = pack_and_solve(*lax.optimization_barrier(jax.tree.map(join, arguments, tuple(in_batched))))
-        split = jax.tree.map(lambda values: values.reshape(axis_size, -1), found)
-        return split, jax.tree.map(lambda _: True, found)
-
-    return pack_and_solve
 
 
 def _closest(

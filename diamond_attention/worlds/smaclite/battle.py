@@ -103,9 +103,16 @@ def start(
 
 
 def draw_turn_orders(scenario: Scenario, key: PRNGKeyArray) -> Int[Array, "tick unit"]:
-    """A random order of all units for every tick of a step. The dead among them will be passed over."""
+    """A random order of all units for every tick of a step. The dead among them will be passed over.
+
+    Sorted by counting who comes before whom, which for so few is several times faster than a sort.
+    """
+    ids = scenario.ids
     bits = jax.random.bits(key, (TICKS_PER_STEP, scenario.number_of_units))
-    return jnp.argsort(bits, axis=-1).astype(jnp.int32)
+    tie = bits[:, :, None] == bits[:, None, :]
+    before = (bits[:, :, None] < bits[:, None, :]) | (tie & (ids[:, None] < ids[None, :]))
+    turn = jnp.sum(before, axis=1)
+    return jnp.sum(jnp.where(turn[:, None, :] == ids[:, None], ids, 0), axis=-1, dtype=jnp.int32)
 
 
 def step(
@@ -145,7 +152,7 @@ def _step(
     legal = legal_actions(scenario, state)
     is_legal = jnp.take_along_axis(legal, actions[:, None], axis=1)[:, 0]
     actions = jnp.where(is_legal, actions, jnp.where(state.alive[scenario.ally_ids], STOP, NOOP)).astype(jnp.int32)
-    orders = targeting.orders_from_actions(scenario, _where(state), actions)
+    orders = targeting.orders_from_actions(scenario, where(state), actions)
 
     def tick(state: BattleState, turn_order: Int[Array, " unit"]) -> tuple[BattleState, Any]:
         result = play_tick(scenario, state, orders, turn_order, correct_walls)
@@ -170,7 +177,7 @@ def play_tick(
     """A sixteenth of a second: everybody decides, everybody finds a way, then each has its turn."""
     scenario = scenario.cast(state.hp.dtype)
     real = state.hp.dtype
-    position, alive = _where(state), state.alive
+    position, alive = where(state), state.alive
     target = targeting.drop_targets(scenario, position, state.hp, alive, state.target, orders)
     target, speed = targeting.acquire_targets(scenario, position, state.hp, alive, target)
     intention = targeting.intend(scenario, position, alive, state.attacking, target, speed, orders)
@@ -216,7 +223,7 @@ def play_tick(
 
 @partial(jax.jit, static_argnames="scenario")
 def legal_actions(scenario: Scenario, state: BattleState) -> Bool[Array, "agent action"]:
-    return observe.legal_actions(scenario.cast(state.hp.dtype), _where(state), state.alive)
+    return observe.legal_actions(scenario.cast(state.hp.dtype), where(state), state.alive)
 
 
 @partial(jax.jit, static_argnames="scenario")
@@ -224,14 +231,14 @@ def observations(
     scenario: Scenario, state: BattleState, legal: Bool[Array, "agent action"]
 ) -> Float32[Array, "agent feature"]:
     scenario = scenario.cast(state.hp.dtype)
-    return observe.observations(scenario, _where(state), state.hp, state.shield, state.alive, legal)
+    return observe.observations(scenario, where(state), state.hp, state.shield, state.alive, legal)
 
 
 @partial(jax.jit, static_argnames="scenario")
 def state_vector(scenario: Scenario, state: BattleState) -> Float32[Array, " feature"]:
     return observe.state_vector(
         scenario.cast(state.hp.dtype),
-        _where(state),
+        where(state),
         state.hp,
         state.shield,
         state.cooldown,
@@ -241,5 +248,5 @@ def state_vector(scenario: Scenario, state: BattleState) -> Float32[Array, " fea
     )
 
 
-def _where(state: BattleState) -> Vector:
+def where(state: BattleState) -> Vector:
     return vector(state.position.astype(state.hp.dtype))

@@ -6,6 +6,7 @@ any map. Unit types come from one list for all maps, so that what is learned on 
 another. Who is dead or out of sight is absent.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -16,13 +17,14 @@ import numpy as np
 import tyro
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
-from diamond_attention.actions import ActionKind, ChooseTask
+from diamond_attention.actions import ActOrChooseTask
 from diamond_attention.errors import UserError
 from diamond_attention.ranks import hear_ranks
-from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
+from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds.contract import TeamSize, Transition
 from diamond_attention.worlds.smaclite import battle
 from diamond_attention.worlds.smaclite.battle import BattleState
+from diamond_attention.worlds.smaclite.maps import MAPS
 from diamond_attention.worlds.smaclite.observe import SIGHT_RANGE
 from diamond_attention.worlds.smaclite.scenario import FIRST_TARGET, NOOP, NORTH, Scenario, scenario_of
 from diamond_attention.worlds.smaclite.terrain import MAP_SIZE
@@ -34,16 +36,6 @@ PER_UNIT = tuple(name for name in BattleState._fields if name not in ("last_acti
 """The parts of a battle's state that have one entry for each unit."""
 
 
-@dataclass(frozen=True)
-class ActOrChooseTask(ChooseTask):
-    """First some actions that concern no task (nothing, stop, four moves), then one for each task.
-
-    `legal_actions` has `own_actions` entries more than there are tasks.
-    """
-
-    own_actions: int = FIRST_TARGET
-
-
 class SmacliteState(NamedTuple):
     """A battle with its two sides apart, each padded: index k of a side is the k-th unit of that side."""
 
@@ -51,13 +43,17 @@ class SmacliteState(NamedTuple):
     enemies: dict[str, Array]
     last_actions: Int[Array, " agent"]
     lines_dropped: Int[Array, ""]
+    map: Int[Array, ""]
+    """Which of the world's maps this is."""
 
 
 @dataclass(frozen=True)
 class Smaclite:
-    """One SMAClite map, padded to `max_agents` agents and `max_tasks` tasks."""
+    """SMAClite's battles on one of twelve maps, or on a mixture of them; agents and tasks follow from the map."""
 
-    map: Annotated[str, tyro.conf.arg(help="The map, for example 2s3z.")] = "2s3z"
+    map: Annotated[
+        str, tyro.conf.arg(help="The map, for example 2s3z; of several, as in 2s3z,3s5z, each episode draws one.")
+    ] = "2s3z"
     jitter: float = 0.0
     """How far each unit may start from its place, each way. Without it every episode starts the same."""
     correct_walls: bool = False
@@ -66,49 +62,128 @@ class Smaclite:
     max_tasks: tyro.conf.Suppress[int] = 5
 
     name = "smaclite"
+    action_kind = ActOrChooseTask(FIRST_TARGET)
+
+    def __post_init__(self) -> None:
+        for index, name in enumerate(self.maps):
+            if name not in MAPS or name in self.maps[:index]:
+                raise UserError(f"world.map is {self.map!r}; choose from {', '.join(MAPS)}, each once.")
+        if not 0 <= self.jitter < float("inf"):
+            raise UserError(f"world.jitter is {self.jitter}; it must be finite and not negative.")
 
     @property
-    def scenario(self) -> Scenario:
-        return scenario_of(self.map)
+    def maps(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.map.split(","))
+
+    @property
+    def sizes(self) -> tuple[TeamSize, ...]:
+        """The one size of each map. No two maps share theirs, so a size also says which map is meant."""
+        return tuple(size_of(name) for name in self.maps)
 
     @property
     def time_limit(self) -> int:
-        return self.scenario.map.time_limit
+        """Of several maps the longest: an episode is cut by whoever plays, who does not know its map."""
+        return max(scenario_of(name).map.time_limit for name in self.maps)
 
     @property
-    def action_kind(self) -> ActionKind:
-        return ActOrChooseTask()
-
-    @property
-    def size(self) -> TeamSize:
-        """The one size this map is played at."""
-        return TeamSize(self.scenario.number_of_agents, self.scenario.number_of_actions - FIRST_TARGET)
+    def conditions(self) -> dict[str, str | float]:
+        """What an evaluation may vary, to be written beside its results."""
+        return {"map": self.map, "jitter": self.jitter}
 
     def check_size(self, size: TeamSize) -> None:
-        if (int(size.agents), int(size.tasks)) != tuple(self.size):
+        if (int(size.agents), int(size.tasks)) not in self.sizes:
+            played = " or ".join(f"{own.agents} agents and {own.tasks} tasks" for own in self.sizes)
             raise UserError(
-                f"agents is {size.agents} and tasks is {size.tasks}, but {self.map} is always played with "
-                f"{self.size.agents} agents and {self.size.tasks} tasks; choose another map or leave the size out."
+                f"agents is {size.agents} and tasks is {size.tasks}, but {self.map} is always played with {played}; "
+                "choose another map or leave the size out."
             )
-        if self.max_agents < self.size.agents or self.max_tasks < self.size.tasks:
+        if self.max_agents < size.agents or self.max_tasks < size.tasks:
             raise UserError(
-                f"{self.map} needs room for {self.size.agents} agents and {self.size.tasks} tasks; raise max_agents "
+                f"{self.map} needs room for {size.agents} agents and {size.tasks} tasks; raise max_agents "
                 f"from {self.max_agents} and max_tasks from {self.max_tasks}."
             )
 
     def reset(self, key: PRNGKeyArray, size: TeamSize) -> SmacliteState:
-        return self._apart(battle.start(self.scenario, key, self.jitter))
+        which = jnp.argmax(
+            jnp.stack([(size.agents == own.agents) & (size.tasks == own.tasks) for own in self.sizes])
+        ).astype(jnp.int32)
+        return self._on_map(which, lambda field: field.reset(key, which))
 
     @partial(jax.jit, static_argnames="self")
     def step(self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray) -> Transition:
+        return self._on_map(state.map, lambda field: field.step(state, actions, key))
+
+    @partial(jax.jit, static_argnames="self")
+    def views(self, state: SmacliteState, ranks: Float32[Array, " agent"]) -> AgentView:
+        return self._on_map(state.map, lambda field: field.views(state, ranks))
+
+    @partial(jax.jit, static_argnames="self")
+    def team_view(self, state: SmacliteState) -> TeamView:
+        return self._on_map(state.map, lambda field: field.team_view(state))
+
+    @partial(jax.jit, static_argnames="self")
+    def step_in_ticks(
+        self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray
+    ) -> tuple[Transition, BattleState]:
+        """`step`, and the battle after every tick of it (a leading tick axis); of a world with one map."""
+        return self._field(self.map).step_in_ticks(state, actions, key)
+
+    def battle(self, state: SmacliteState) -> BattleState:
+        """The battle itself, for those who draw or measure it; of a world with one map."""
+        return self._field(self.map).together(state)
+
+    def _field(self, name: str) -> "Battlefield":
+        return Battlefield(scenario_of(name), self.jitter, self.correct_walls, self.max_agents, self.max_tasks)
+
+    def _on_map(self, which: Int[Array, ""], do: Callable[["Battlefield"], Any]) -> Any:
+        """What `do` gives on the map in question. In a batch of mixed maps all are computed and one is taken."""
+        fields = [self._field(name) for name in self.maps]
+        if len(fields) == 1:
+            return do(fields[0])
+        return jax.lax.switch(which, [partial(do, field) for field in fields])
+
+
+def size_of(name: str) -> TeamSize:
+    scenario = scenario_of(name)
+    return TeamSize(scenario.number_of_agents, scenario.number_of_actions - FIRST_TARGET)
+
+
+@dataclass(frozen=True)
+class Battlefield:
+    """One map, padded to `max_agents` agents and `max_tasks` tasks."""
+
+    scenario: Scenario
+    jitter: float
+    correct_walls: bool
+    max_agents: int
+    max_tasks: int
+
+    def reset(self, key: PRNGKeyArray, which: Int[Array, ""]) -> SmacliteState:
+        return self._apart(battle.start(self.scenario, key, self.jitter), which)
+
+    def step(self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray) -> Transition:
+        before, chosen, orders = self._asked(state, actions, key)
+        outcome = battle.step(self.scenario, before, chosen, orders, self.correct_walls)
+        return self._transition(state, outcome)
+
+    def step_in_ticks(
+        self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray
+    ) -> tuple[Transition, BattleState]:
+        before, chosen, orders = self._asked(state, actions, key)
+        outcome, ticks = battle.step_and_record(self.scenario, before, chosen, orders, self.correct_walls)
+        return self._transition(state, outcome), ticks.state
+
+    def _asked(self, state: SmacliteState, actions: Array, key: PRNGKeyArray) -> tuple[BattleState, Array, Array]:
+        """The battle, the agents' actions in it, and the order of turns."""
         scenario = self.scenario
-        before = self._together(state)
         # Padding may offer more target actions than the map has; nobody can legally choose them.
         chosen = jnp.minimum(actions[: scenario.number_of_agents], scenario.number_of_actions - 1)
-        outcome = battle.step(scenario, before, chosen, battle.draw_turn_orders(scenario, key), self.correct_walls)
+        return self.together(state), chosen, battle.draw_turn_orders(scenario, key)
+
+    def _transition(self, before: SmacliteState, outcome: battle.Outcome) -> Transition:
         dropped = outcome.state.lines_dropped - before.lines_dropped
         return Transition(
-            state=self._apart(outcome.state),
+            state=self._apart(outcome.state, before.map),
             reward=outcome.reward,
             terminated=outcome.done,
             measures={
@@ -117,7 +192,6 @@ class Smaclite:
             },
         )
 
-    @partial(jax.jit, static_argnames="self")
     def views(self, state: SmacliteState, ranks: Float32[Array, " agent"]) -> AgentView:
         legal = self._legal_actions(state)
         alive = state.agents["alive"]
@@ -141,7 +215,6 @@ class Smaclite:
             legal_actions=legal,
         )
 
-    @partial(jax.jit, static_argnames="self")
     def team_view(self, state: SmacliteState) -> TeamView:
         """Everybody alive, seen or not, on the map's own coordinates, with cooldown and energy."""
 
@@ -162,7 +235,7 @@ class Smaclite:
         )
 
     def _legal_actions(self, state: SmacliteState) -> Bool[Array, "agent action"]:
-        legal = battle.legal_actions(self.scenario, self._together(state))
+        legal = battle.legal_actions(self.scenario, self.together(state))
         rows, columns = self.max_agents - legal.shape[0], FIRST_TARGET + self.max_tasks - legal.shape[1]
         padded = jnp.pad(legal, ((0, rows), (0, columns)))
         nobody = np.arange(self.max_agents) >= legal.shape[0]
@@ -217,7 +290,7 @@ class Smaclite:
             "cooldown": divisor(scenario.cooldown),
         }
 
-    def _apart(self, state: BattleState) -> SmacliteState:
+    def _apart(self, state: BattleState, which: Int[Array, ""]) -> SmacliteState:
         scenario = self.scenario
 
         def side(ids: np.ndarray, room: int) -> dict[str, Array]:
@@ -228,9 +301,10 @@ class Smaclite:
             enemies=side(scenario.enemy_ids, self.max_tasks),
             last_actions=_resize(state.last_actions, self.max_agents),
             lines_dropped=state.lines_dropped,
+            map=which,
         )
 
-    def _together(self, state: SmacliteState) -> BattleState:
+    def together(self, state: SmacliteState) -> BattleState:
         scenario = self.scenario
         agents, enemies = scenario.number_of_agents, scenario.number_of_enemies
         allies_first = not scenario.map.enemies_first
@@ -249,9 +323,15 @@ def _condition(units: dict[str, Array], constants: dict[str, np.ndarray]) -> Flo
 
 
 def _own_row_first(values: Array) -> Array:
-    """[viewer, agent by index, ...] → [viewer, agent as the viewer lists them, ...]."""
-    order = as_each_viewer_lists(jnp.arange(values.shape[0]))
-    return jax.vmap(lambda row, listed: row[listed])(values, order)
+    """[viewer, agent by index, ...] → [viewer, agent as the viewer lists them, ...].
+
+    Two shifted copies and a choice instead of a gather, which XLA cannot fuse with what comes before it.
+    """
+    size = values.shape[0]
+    shape = (size, size - 1, *[1] * (values.ndim - 2))
+    listed_before = (np.arange(size - 1)[None] < np.arange(size)[:, None]).reshape(shape)
+    own = values[np.arange(size), np.arange(size)]
+    return jnp.concatenate([own[:, None], jnp.where(listed_before, values[:, :-1], values[:, 1:])], axis=1)
 
 
 def _resize(values: Array, room: int) -> Array:

@@ -1,0 +1,110 @@
+"""SMAClite from the command line: train, evaluate on other maps, watch, replay."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from diamond_attention.command_line import run_command
+from diamond_attention.reports.battle_movie import FRAMES_PER_SECOND
+from diamond_attention.runs.record import read_rows
+from diamond_attention.runs.settings import MAP
+from diamond_attention.worlds.smaclite import battle
+from diamond_attention.worlds.smaclite.picture import draw_battle, part_around
+from diamond_attention.worlds.smaclite.scenario import scenario_of
+
+SMALL_POLICY = ["--policy.width", "8", "--ppo.envs", "4", "--ppo.steps", "8", "--ppo.batch", "16"]
+TINY = [*SMALL_POLICY, "--ppo.epochs", "1", "--total-steps", "32", "--quiet"]
+
+
+def sentence(capsys, *words: str) -> str:
+    assert run_command(words) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.count("\n") == 0
+    return said
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory) -> Path:
+    """Trained for one update on the map with the fewest units, which compiles fastest."""
+    out = tmp_path_factory.mktemp("smaclite") / "runs"
+    assert run_command(["train", "smaclite", "--world.map", "2s_vs_1sc", *TINY, "--out", str(out)]) == 0
+    return out
+
+
+def test_training_takes_its_sizes_from_the_map(group):
+    settings = json.loads((group / "seed_0" / "settings.json").read_text())["settings"]
+    assert (settings["agents"], settings["tasks"]) == (MAP, MAP)
+    assert settings["world"]["map"] == "2s_vs_1sc"
+    (row,) = read_rows(group / "seed_0" / "metrics.csv")
+    assert "battle_won" in row
+
+
+def test_a_policy_is_evaluated_on_a_map_it_has_never_seen(group, capsys):
+    file = group / "seed_0" / "episodes.csv"
+    assert run_command(["evaluate", str(group), "--episodes", "3"]) == 0
+    assert "2s_vs_1sc" in capsys.readouterr().out
+    words = ["--map", "3s_vs_5z", "--jitter", "0.5", "--episodes", "2", "--sampled", "--json"]
+    assert run_command(["evaluate", str(group), *words]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert (line["map"], line["jitter"], line["measure"], line["played_on"]) == (
+        "3s_vs_5z",
+        "0.5",
+        "battle_won",
+        [3, 5],
+    )
+    assert line["trained_on"] == "2s_vs_1sc"
+    rows = read_rows(file)
+    assert [row["map"] for row in rows] == ["2s_vs_1sc"] * 6 + ["3s_vs_5z"] * 2
+    assert [row["jitter"] for row in rows] == ["0.0"] * 6 + ["0.5"] * 2
+    # Other starts are another condition, kept apart in the table.
+    assert run_command(["table", str(group)]) == 0
+    printed = capsys.readouterr().out
+    assert "Win rate" in printed
+    assert "3s_vs_5z ±0.5" in printed
+
+
+def test_what_cannot_be_played_is_one_sentence(group, capsys):
+    assert "27m_vs_30m" in sentence(capsys, "evaluate", str(group), "--map", "8m")
+    assert "the map decides" in sentence(capsys, "evaluate", str(group), "--agents", "4")
+    assert "world.jitter is -1" in sentence(capsys, "evaluate", str(group), "--jitter", "-1")
+    assert "the map decides" in sentence(capsys, "train", "smaclite", "--agents", "4")
+    assert "one map" in sentence(capsys, "watch", str(group), "--map", "2s3z,3s5z")
+    assert ".gif or .png" in sentence(capsys, "watch", str(group), "--to", "battle.avi")
+
+
+def test_a_battle_is_filmed(group, tmp_path, capsys):
+    movie = tmp_path / "films" / "battle.gif"
+    assert run_command(["watch", str(group), "--to", str(movie)]) == 0
+    assert capsys.readouterr().out.strip() == str(movie)
+    with Image.open(movie) as film:
+        assert film.n_frames > 10
+        assert film.info["duration"] == round(1000 / FRAMES_PER_SECOND, -1)
+        first = np.asarray(film.convert("RGB"))
+        film.seek(film.n_frames - 1)
+        assert (first != np.asarray(film.convert("RGB"))).any()
+
+
+def test_pictures_show_who_lives_and_who_does_not():
+    scenario = scenario_of("MMM2")
+    state = battle.start(scenario)
+    full = np.asarray(draw_battle(scenario, state, "start", places=range(1, 11)))
+    without = np.asarray(draw_battle(scenario, state._replace(alive=state.alive.at[3].set(False)), "start"))
+    assert full.shape == without.shape
+    assert (full != without).any()
+    part = part_around(scenario, np.array([[30.0, 12.0], [31.0, 13.0]]))
+    # At the edge of the map the picture keeps its size.
+    assert part.east <= 32
+    assert part.east - part.west == pytest.approx(16)
+
+
+def test_replay_says_what_it_found(tmp_path, capsys):
+    trace = Path(__file__).parent / "traces" / "2s_vs_1sc_01_inrange_eps.npz"
+    assert run_command(["smaclite-replay", str(trace)]) == 0
+    assert "32 of 32 steps match" in capsys.readouterr().out
+    other = tmp_path / "other.npz"
+    np.savez(other, hp=np.zeros(3))
+    assert "not a SMAClite trace" in sentence(capsys, "smaclite-replay", str(other))
+    assert "at least one" in sentence(capsys, "smaclite-replay")
