@@ -19,7 +19,7 @@ from diamond_attention.reports.names import place_of
 from diamond_attention.runs import presets
 from diamond_attention.runs.record import create_group, open_run, read_rows
 from diamond_attention.runs.settings import padded
-from diamond_attention.runs.train import load_policy
+from diamond_attention.runs.train import load_policy, load_run
 from diamond_attention.worlds import vmas_bridge
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Physics
@@ -171,10 +171,11 @@ def test_what_cannot_be_played_is_one_sentence_and_status_2(
 
 def test_weights_of_another_world_are_refused(spread, tmp_path, capsys):
     arguments = ["--policy.width", "4", "--from", str(spread[0].path), "--out", str(tmp_path / "xor"), "--quiet"]
-    assert run_command(["train", "xor", *arguments]) == 2
-    message = capsys.readouterr().err
-    assert "world spread" in message
-    assert message.count("\n") == 1
+    for other in ("xor", "food"):  # food's weights would even fit
+        assert run_command(["train", other, *arguments]) == 2
+        message = capsys.readouterr().err
+        assert f"which was trained on spread, and this run is of {other}; name a run of the same world." in message
+        assert message.count("\n") == 1
 
 
 def test_a_checkpoint_of_another_world_is_refused(spread, tmp_path, capsys):
@@ -241,3 +242,18 @@ def test_sizes_played_side_by_side_are_the_episodes_played_alone(spread, monkeyp
     split = evaluation.play_sizes(world, policy, sizes, 3, jax.random.key(0))
     for one, other in zip(split, together, strict=True):
         np.testing.assert_allclose(one["return"], other["return"], rtol=1e-3)
+
+
+def test_a_critic_comes_with_the_scale_of_its_values(tmp_path):
+    normalised = replace(SMALL, ppo=replace(SMALL.ppo, normalise_values=True))
+    (source,) = train(normalised, [0], tmp_path / "source")
+    theirs = load_run(source)[0]
+    assert float(theirs.value_scale.weight) > 0
+    (same,) = train(normalised, [0], tmp_path / "same", from_run=source.path)
+    begun = load_run(same, "0")[0]
+    assert float(begun.value_scale.mean) == float(theirs.value_scale.mean)
+    np.testing.assert_array_equal(begun.weights.critic.value.weight, theirs.weights.critic.value.weight)
+    (plain,) = train(SMALL, [0], tmp_path / "plain", from_run=source.path)
+    begun = load_run(plain, "0")[0]
+    np.testing.assert_array_equal(begun.weights.policy.head.mean.weight, theirs.weights.policy.head.mean.weight)
+    assert not np.array_equal(begun.weights.critic.value.weight, theirs.weights.critic.value.weight)

@@ -384,6 +384,12 @@ def _sources(path: Path, settings: Settings, seeds: Sequence[int]) -> list[Run]:
     """The runs that `--from` means: one run for all seeds, or a group's seed for seed."""
     own_world = settings.world.name not in WORLDS
     sources = find_runs([path], settings.world if own_world else None)
+    for source in sources:
+        if source.settings.world.name != settings.world.name:
+            raise UserError(
+                f"--from is {path}, which was trained on {source.settings.world.name}, and this run is of "
+                f"{settings.world.name}; name a run of the same world."
+            )
     if len(sources) == 1:
         sources = sources * len(seeds)
     else:
@@ -401,23 +407,28 @@ def _with_weights_of(sources: list[Run], states: list[LearnerState]) -> list[Lea
     """The same learners with those runs' weights."""
     started = []
     for source, state in zip(sources, states, strict=True):
-        # An exported policy brings no critic; this run's own begins fresh.
-        weights = (
-            Weights(load_policy(source)[0], state.weights.critic)
-            if source.policy_alone
-            else load_run(source)[0].weights
-        )
-        ours = jax.tree.map(lambda x: (x.shape, x.dtype), state.weights)
-        theirs = jax.tree.map(lambda x: (x.shape, x.dtype), weights)
-        if jax.tree.leaves(ours) != jax.tree.leaves(theirs):
+        policy, critic, scale = load_policy(source)[0], state.weights.critic, state.value_scale
+        if not source.policy_alone:
+            theirs, _ = load_run(source)
+            # A critic is worth something only with the scale its values are in; otherwise this run's begins fresh.
+            if (theirs.value_scale is None) == (scale is None):
+                critic, scale = theirs.weights.critic, theirs.value_scale
+        weights = Weights(policy, critic)
+        if _shapes(weights) != _shapes(state.weights):
             raise UserError(
-                f"--from is {source.path}, whose weights have other shapes (world {source.settings.world.name}, "
-                f"policy.width {source.settings.policy.width}) than this run's; use the same world and width."
+                f"--from is {source.path}, whose weights have other shapes (policy.width "
+                f"{source.settings.policy.width}, policy.mask {source.settings.policy.mask}) than this run's; "
+                "use the same width, and a mask that learns as many numbers."
             )
         # Only the arrays are taken over: which mask the policy uses is this run's own setting.
-        leaves, structure = jax.tree.leaves(weights), jax.tree.structure(state.weights)
-        started.append(state._replace(weights=jax.tree.unflatten(structure, leaves)))
+        structure = jax.tree.structure(state.weights)
+        weights = jax.tree.unflatten(structure, jax.tree.leaves(weights))
+        started.append(state._replace(weights=weights, value_scale=scale))
     return started
+
+
+def _shapes(weights: Weights) -> list[tuple]:
+    return [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(weights)]
 
 
 # --- Signals --------------------------------------------------------------------------------------
