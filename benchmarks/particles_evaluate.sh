@@ -5,7 +5,7 @@ set -euo pipefail
 for group in "$@"; do
   case $(basename "$group") in
     spread*)
-      diamond evaluate "$group" --agents 2:8 --episodes 64 --greedy --simulator vmas --json > "$group.json"
+      diamond evaluate "$group" --agents 2:8 --episodes 64 --greedy --simulator vmas --json > /dev/null
       diamond evaluate "$group" --agents 2:8,16 --episodes 64 --greedy --json > /dev/null ;;
     food*)
       diamond evaluate "$group" --agents 2:8 --tasks 2:8 --episodes 64 --greedy --json > /dev/null ;;

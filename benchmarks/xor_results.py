@@ -1,7 +1,7 @@
 """Keeps results/xor.csv, one row a training seed, and prints the README's tables from it.
 
 python benchmarks/xor_results.py add TABLE.json [--commit C] [--device D]     TABLE.json: diamond table --json
-python benchmarks/xor_results.py markdown
+python benchmarks/xor_results.py readme
 """
 
 import argparse

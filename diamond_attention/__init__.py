@@ -18,6 +18,7 @@ from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds.conformance import check_world
 from diamond_attention.worlds.contract import TeamSize, Transition, World
 from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
@@ -31,6 +32,7 @@ __all__ = [
     "Food",
     "PolicySettings",
     "Settings",
+    "Smaclite",
     "Spread",
     "TeamSize",
     "TeamView",

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from diamond_attention.errors import UserError
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import describe_environment
@@ -30,6 +31,14 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
     settings = PRESETS[preset][1]
     is_xor = settings.world.name == "xor"
     seed_counts = tuple(seed_counts) or ((1, 10) if is_xor else (1,))
+    if settings.world.name == "smaclite":
+        raise UserError("there is no bench of SMAClite presets yet; benchmarks/smaclite_speed.py times its engine.")
+    if to is not None:  # before minutes of measuring
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.open("a").close()
+        except OSError as error:
+            raise UserError(f"--to is {to}, which cannot be written ({error.strerror}).") from None
     measured: dict[str, Any]
     if is_xor:
         measured = {"results": [measure(preset, seeds) for seeds in seed_counts]}
@@ -41,7 +50,6 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
         environment = describe_environment()
         environment["versions"] |= {} if is_xor else versions_of_vmas()
         described = {"preset": preset, "settings": to_json(settings), "environment": environment}
-        to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(json.dumps({**described, **measured}, indent=2) + "\n")
 
 
@@ -162,7 +170,7 @@ def measure(preset: str, seeds: int) -> dict[str, Any]:
     while done < total:
         count = min(MOST_UPDATES_PER_CALL, total - done)
         stacked, log = advance(stacked, jnp.asarray(count))
-        success.append(np.asarray(log["success" if "success" in log else "battle_won"][:count]))
+        success.append(np.asarray(log["success"][:count]))
         done += count
     seconds = time.perf_counter() - started
     per_update = seconds / (done - 1)

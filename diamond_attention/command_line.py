@@ -299,6 +299,8 @@ def watch_command(arguments: Sequence[str]) -> int:
 
         if options.agents is not None or options.tasks is not None:
             raise UserError("--agents and --tasks do not fit SMAClite, where the map says who fights; use --map.")
+        if options.steps != WatchOptions.steps or options.frames_per_second != WatchOptions.frames_per_second:
+            raise UserError("--steps and --frames-per-second do not fit SMAClite: a battle is filmed whole.")
         print(watch_battle(run, options.map, to, seed=options.seed, greedy=not options.sampled))
         return 0
     if options.map is not None or options.sampled:
@@ -323,9 +325,12 @@ def export_command(arguments: Sequence[str]) -> int:
     from diamond_attention.runs.train import export_policy
 
     for run in runs:
+        if run.failure is not None:
+            print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
+            continue
         to = options.to if len(runs) == 1 else options.to / f"seed_{run.seed}"
         print(export_policy(run, to, options.checkpoint).path)
-    return 0
+    return _status(runs)
 
 
 def show_command(arguments: Sequence[str]) -> int:

@@ -28,7 +28,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from diamond_attention.actions import Continuous
 from diamond_attention.errors import UserError
-from diamond_attention.learning.ppo import LearnerState
+from diamond_attention.learning.ppo import LearnerState, computing_in
 from diamond_attention.learning.rollout import collect
 from diamond_attention.ranks import draw_ranks
 from diamond_attention.runs.assemble import begin_learning, build_learner, build_policy
@@ -236,9 +236,10 @@ def measure_parts(settings: Settings) -> dict[str, float]:
 
     @jax.jit
     def rollout(state: LearnerState, key: PRNGKeyArray) -> Any:
-        return jax.vmap(lambda team, key: collect(world, sizes, *state.weights, team, key, ppo.steps, learner.hold))(
-            state.teams, jax.random.split(key, ppo.envs)
-        )
+        policy, critic = computing_in(ppo.precision, state.weights.policy), state.weights.critic
+        return jax.vmap(
+            lambda team, key: collect(world, sizes, policy, critic, team, key, ppo.steps, learner.hold, ppo.cut_after)
+        )(state.teams, jax.random.split(key, ppo.envs))
 
     @jax.jit
     def simulation(teams: Any, key: PRNGKeyArray) -> Any:

@@ -241,9 +241,10 @@ def test_only_the_order_of_ranks_matters(mask):
 
 
 @pytest.mark.parametrize("kind", [ChooseTask(), Continuous(2)])
-def test_separate_calls_equal_the_joint_one(kind):
+@pytest.mark.parametrize("mask", ["rank", *WITHOUT_BLINDING])
+def test_separate_calls_equal_the_joint_one(mask, kind):
     """Decentralised execution: N agents deciding alone are the vmapped team."""
-    policy = policy_with("rank", kind)
+    policy = policy_with(mask, kind)
     views = jax.vmap(lambda k: random_view(k, agents=4, tasks=3))(jax.random.split(jax.random.key(7), 4))
     together, weights = jax.vmap(policy)(views)
     for agent in range(4):

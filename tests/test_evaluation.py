@@ -244,6 +244,25 @@ def test_sizes_played_side_by_side_are_the_episodes_played_alone(spread, monkeyp
         np.testing.assert_allclose(one["return"], other["return"], rtol=1e-3)
 
 
+def test_a_failed_seed_is_not_exported(spread, tmp_path, capsys):
+    shutil.copytree(spread[0].path, tmp_path / "failed")
+    (tmp_path / "failed" / "failed.json").write_text(json.dumps({"sentence": "loss is not finite"}))
+    assert run_command(["export", str(tmp_path / "failed"), "--to", str(tmp_path / "policy")]) == 1
+    assert "loss is not finite" in capsys.readouterr().err
+    assert not (tmp_path / "policy").exists()
+
+
+@pytest.mark.parametrize("setting", ["half-width", "collision-penalty", "physics.mass"])
+def test_numbers_that_are_none_are_refused(setting, capsys):
+    assert run_command(["show", "spread", f"--world.{setting}", "nan"]) == 2
+    assert f"world.{setting.replace('-', '_')} is nan; it must be" in capsys.readouterr().err
+
+
+def test_a_crowd_is_not_drawn(spread, capsys):
+    assert run_command(["watch", str(spread[0].path), "--agents", "5000"]) == 2
+    assert "too many to draw; at most 100" in capsys.readouterr().err
+
+
 def test_a_critic_comes_with_the_scale_of_its_values(tmp_path):
     normalised = replace(SMALL, ppo=replace(SMALL.ppo, normalise_values=True))
     (source,) = train(normalised, [0], tmp_path / "source")

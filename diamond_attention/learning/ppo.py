@@ -69,7 +69,7 @@ class PpoSettings:
     """Subtract the mean and divide by the deviation, in each minibatch."""
     precision: Precision = "float32"
     """What the policy's layers compute in while training. bfloat16: faster on a GPU, slower on a CPU. Weights, the
-    critic, ranks and log-probabilities are float32 always."""
+    critic, ranks, the softmax and log-probabilities are float32 always."""
     normalise_values: bool = False
     """Let the critic predict values less their running mean, over their running deviation. For large rewards."""
     cut_after: int | None = None
@@ -127,10 +127,14 @@ class ValueScale(NamedTuple):
     weight: Float[Array, ""]
 
     def centre_and_deviation(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """0 and 1 before anything was seen."""
+        """0 and 1 before anything was seen.
+
+        The deviation is at least a tenth of the values' size. Where all values are nearly the same, so that it is
+        nearly nothing, one step of the critic would be nearly nothing too.
+        """
         weight = jnp.where(self.weight > 0, self.weight, 1.0)
-        centre = self.mean / weight
-        deviation = jnp.sqrt(jnp.maximum(self.mean_square / weight - centre**2, 1e-6))
+        centre, square = self.mean / weight, self.mean_square / weight
+        deviation = jnp.sqrt(jnp.maximum(square - centre**2, jnp.maximum(0.01 * square, 1e-6)))
         return centre, jnp.where(self.weight > 0, deviation, 1.0)
 
 

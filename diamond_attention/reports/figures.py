@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from diamond_attention.actions import Categorical
+from diamond_attention.actions import ActOrChooseTask, Categorical
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
 from diamond_attention.evaluation.statistics import seed_interval
@@ -43,9 +43,14 @@ def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | Non
         if name in SCENES:
             ending = f"_{name}" if len(SCENES.keys() & shown.keys()) > 1 else ""
             yield draw_snapshots(run, sizes[name], to / f"attention_snapshots{ending}.png", seed)
+        elif isinstance(run.settings.world.action_kind, ActOrChooseTask):
+            yield f"attention.png is left out: it has no room for the actions of {name}; see `diamond watch`."
         else:
             yield draw_attention(run, to / "attention.png", seed, sizes[name])
-    yield draw_learning_curves(runs, to / "learning_curves.png")
+    if any(run.metrics.exists() for run in runs):
+        yield draw_learning_curves([run for run in runs if run.metrics.exists()], to / "learning_curves.png")
+    else:
+        yield "learning_curves.png is left out: a policy alone has no record of its training."
     if by_world.keys() & TITLES.keys():
         yield draw_team_sizes(runs, to / "team_size.png") or (
             "team_size.png is left out: it needs two team sizes; run `diamond evaluate RUN --agents 2:8` first."
@@ -177,6 +182,8 @@ def _measure(runs: Sequence[Run]) -> tuple[str, str, float]:
     """What a learning curve shows: a column of metrics.csv, its name, and what it is divided by."""
     if any("success" in row for run in runs for row in read_rows(run.metrics)[:1]):
         return "success", "success while training (sampled)\nmean and 95 % interval over seeds", 1.0
+    if any("battle_won" in row for run in runs for row in read_rows(run.metrics)[:1]):
+        return "battle_won", "battles won while training (sampled)\nmean and 95 % interval over seeds", 1.0
     teams = {int(size.agents) for size in runs[0].settings.sizes}
     if len(teams) > 1:  # a mean over episodes of different teams has no one number to be divided by
         return "return", "return of training episodes\nmean and 95 % interval over seeds", 1.0

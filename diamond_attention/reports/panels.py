@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.image import AxesImage
 
+from diamond_attention.errors import UserError
+
 HIDDEN_COLOUR = "#eeeeee"
 
 
@@ -76,7 +78,11 @@ def brightness(colour: str | tuple[float, float, float, float]) -> float:
 
 
 def save(figure: plt.Figure, to: Path) -> Path:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(to, dpi=150)
-    plt.close(figure)
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(to, dpi=150)
+    except OSError as error:
+        raise UserError(f"--to is {to.parent}, which cannot be written ({error.strerror}).") from None
+    finally:
+        plt.close(figure)
     return to

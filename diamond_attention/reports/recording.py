@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
 from diamond_attention.learning.rollout import RankHold, TeamState, begin_episode, play_step
 from diamond_attention.policies.diamond import DiamondPolicy
@@ -17,6 +18,9 @@ from diamond_attention.runs.settings import padded
 from diamond_attention.runs.train import load_policy
 from diamond_attention.view import viewer_first
 from diamond_attention.worlds.contract import TeamSize, World
+
+LARGEST_SHOWN = 100
+"""Agents or tasks in a picture; more could not be told apart."""
 
 
 class Recording(NamedTuple):
@@ -62,6 +66,8 @@ def size_to_show(run: Run, agents: int | None = None, tasks: int | None = None) 
         agents = int(largest.agents) if tasks is None or any(n != k for n, k in sizes) else tasks
     if tasks is None:
         tasks = agents if all(n == k for n, k in sizes) else int(largest.tasks)
+    if max(agents, tasks) > LARGEST_SHOWN:
+        raise UserError(f"{agents} agents and {tasks} tasks are too many to draw; at most {LARGEST_SHOWN}.")
     size = TeamSize(agents, tasks)
     run.settings.world.check_size(size)
     return size

@@ -169,5 +169,6 @@ SCENES: dict[str, type[Scene]] = {"spread": ParticleScene, "food": ParticleScene
 
 def scene_of(world_name: str) -> type[Scene]:
     if world_name not in SCENES:
-        raise UserError(f"there is no picture of the world {world_name!r} yet; there are {', '.join(SCENES)}.")
+        known = ", ".join([*SCENES, "smaclite"])
+        raise UserError(f"there is no picture of the world {world_name!r} yet; there are {known}.")
     return SCENES[world_name]

@@ -312,7 +312,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
 
 
 def _value(line: Line) -> str:
-    if line.measure == "success":
+    if line.measure in ("success", "battle_won"):  # rates
         return str(line.interval)
     # One run has no spread over runs, and an interval from one number to itself would look like certainty.
     return line.interval.with_decimals(1) if len(line.per_seed) > 1 else f"{line.mean:.1f}"

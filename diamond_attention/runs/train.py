@@ -344,6 +344,8 @@ def export_policy(run: Run, to: Path | str, which: str = "last") -> Run:
         raise UserError(f"--to is {folder}, which already exists; name a new folder.")
     if run.policy_alone:
         raise UserError(f"{run.path} holds a policy alone already; copy the folder.")
+    if run.failure is not None:
+        raise UserError(f"{run.path} failed while training, so its policy is not exported.")
     state, step = load_run(run, which)
     exported = dataclasses.replace(run, path=folder, group_seeds=(run.seed,), policy_alone=True)
     try:

@@ -12,6 +12,7 @@ Then every collected food reappears, uniformly on the square but not where its c
 The number the paper reports is the episode's reward divided by N_a.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import jax
@@ -53,8 +54,9 @@ class Food:
     time_limit = 400
 
     def __post_init__(self) -> None:
-        if self.food_radius <= 0:
-            raise UserError(f"world.food_radius is {self.food_radius}; it must be above 0.")
+        particles.check_finite(self, "collection_reward", "distance_weight", "collision_penalty", "half_width")
+        if not 0 < self.food_radius < math.inf:
+            raise UserError(f"world.food_radius is {self.food_radius}; it must be above 0 and finite.")
         if self.half_width <= 2 * self.collection_distance:
             raise UserError(
                 f"world.half_width is {self.half_width}; it must be above {2 * self.collection_distance:g}, twice "

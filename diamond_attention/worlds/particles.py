@@ -12,9 +12,10 @@ Absent agents stand still at the origin and touch nobody, so one program serves 
 `tests/particles` holds the recordings of VMAS that these functions are checked against.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -50,10 +51,10 @@ class Physics:
 
     def __post_init__(self) -> None:
         for name in ("agent_radius", "mass", "time_step", "contact_stiffness", "contact_margin"):
-            if getattr(self, name) <= 0:
-                raise UserError(f"physics.{name} is {getattr(self, name)}; it must be above 0.")
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"world.physics.{name} is {getattr(self, name)}; it must be above 0 and finite.")
         if not 0 <= self.drag <= 1:
-            raise UserError(f"physics.drag is {self.drag}; it must be between 0 and 1.")
+            raise UserError(f"world.physics.drag is {self.drag}; it must be between 0 and 1.")
 
 
 class Particles(NamedTuple):
@@ -92,6 +93,12 @@ def scatter(key: PRNGKeyArray, size: TeamSize, max_agents: int, max_tasks: int, 
 def check_at_least_one_each(size: TeamSize) -> None:
     if size.agents < 1 or size.tasks < 1:
         raise UserError(f"agents is {size.agents} and tasks is {size.tasks}; there must be at least one of each.")
+
+
+def check_finite(world: Any, *names: str) -> None:
+    for name in names:
+        if not math.isfinite(getattr(world, name)):
+            raise UserError(f"world.{name} is {getattr(world, name)}; it must be finite.")
 
 
 # --- distances ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ ordered pair of overlapping agents. The factor N is VMAS's: it adds the distance
 The number the paper reports is the episode's reward divided by N.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
@@ -36,8 +37,9 @@ class Spread:
     time_limit = 400
 
     def __post_init__(self) -> None:
-        if self.half_width <= 0:
-            raise UserError(f"world.half_width is {self.half_width}; it must be above 0.")
+        particles.check_finite(self, "collision_penalty")
+        if not 0 < self.half_width < math.inf:
+            raise UserError(f"world.half_width is {self.half_width}; it must be above 0 and finite.")
 
     @property
     def action_kind(self) -> ActionKind:
