@@ -5,10 +5,11 @@ python benchmarks/particle_results.py readme
 """
 
 import argparse
-import csv
 import json
 from collections import defaultdict
 from pathlib import Path
+
+import result_rows
 
 from diamond_attention.evaluation.statistics import paired_interval, seed_interval
 from diamond_attention.reports.anchors import anchors
@@ -16,7 +17,7 @@ from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.spread import Spread
 
-RESULTS = Path(__file__).parents[1] / "results" / "particles.csv"
+RESULTS = result_rows.ROOT / "results" / "particles.csv"
 WHAT = ("world", "preset", "overrides", "mask", "trained_on", "agents", "tasks", "simulator", "play", "dropout")
 MEASURES = ("collisions", "covered", "collections")
 COLUMNS = (*WHAT, "seed", "R", *MEASURES, "episodes", "commit", "device")
@@ -36,28 +37,10 @@ def rows_of(table: Path, commit: str | None) -> list[dict[str, str]]:
     return rows
 
 
-def read() -> list[dict[str, str]]:
-    if not RESULTS.exists():
-        return []
-    with open(RESULTS, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def add(tables: list[Path], commit: str | None) -> None:
-    """New rows replace old ones of the same seed and conditions."""
-    rows = {tuple(row[name] for name in (*WHAT, "seed")): row for row in read()}
-    for table in tables:
-        rows |= {tuple(row[name] for name in (*WHAT, "seed")): row for row in rows_of(table, commit)}
-    with open(RESULTS, "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[key] for key in sorted(rows))
-
-
 def by_policy(world: str, simulator: str, tasks: int | None) -> dict[tuple, dict[int, dict[int, float]]]:
     """(preset, mask, dropout) -> agents -> seed -> R, of greedy play; `tasks` None means as many as agents."""
     found: dict[tuple, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in read():
+    for row in result_rows.read(RESULTS):
         agents = int(row["agents"])
         wanted = (world, simulator, "greedy", "", agents if tasks is None else tasks)
         if (row["world"], row["simulator"], row["play"], row["overrides"], int(row["tasks"])) == wanted:
@@ -112,13 +95,7 @@ BLOCKS = {
 
 
 def with_tables(readme: str) -> str:
-    """The README with everything between its markers made anew."""
-    for marker, text in BLOCKS.items():
-        begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
-        if begin in readme:
-            before, rest = readme.split(begin)
-            readme = f"{before}{begin}\n{text()}\n{end}{rest.split(end)[1]}"
-    return readme
+    return result_rows.with_blocks(readme, {marker: text() for marker, text in BLOCKS.items()})
 
 
 if __name__ == "__main__":
@@ -128,7 +105,7 @@ if __name__ == "__main__":
     parser.add_argument("--commit")
     arguments = parser.parse_args()
     if arguments.what == "add":
-        add(arguments.tables, arguments.commit)
+        new = [row for table in arguments.tables for row in rows_of(table, arguments.commit)]
+        result_rows.add(RESULTS, COLUMNS, WHAT, new)
     else:
-        readme = RESULTS.parents[1] / "README.md"
-        readme.write_text(with_tables(readme.read_text()))
+        result_rows.README.write_text(with_tables(result_rows.README.read_text()))

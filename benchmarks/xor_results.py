@@ -5,17 +5,18 @@ python benchmarks/xor_results.py readme
 """
 
 import argparse
-import csv
 import json
 from collections import defaultdict
 from pathlib import Path
+
+import result_rows
 
 from diamond_attention.evaluation.statistics import seed_interval
 from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_XOR
 from diamond_attention.worlds.xor import floor
 
-RESULTS = Path(__file__).parents[1] / "results" / "xor.csv"
+RESULTS = result_rows.ROOT / "results" / "xor.csv"
 WHAT = ("preset", "shaped", "overrides", "mask", "trained_on", "players", "actions", "play", "dropout")
 COLUMNS = (*WHAT, "seed", "success", "episodes", "commit", "device")
 
@@ -32,28 +33,10 @@ def rows_of(table: Path, commit: str | None, device: str | None) -> list[dict[st
     return rows
 
 
-def read() -> list[dict[str, str]]:
-    if not RESULTS.exists():
-        return []
-    with open(RESULTS, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def add(tables: list[Path], commit: str | None, device: str | None) -> None:
-    """New rows replace old ones of the same seed and conditions."""
-    rows = {tuple(row[name] for name in (*WHAT, "seed")): row for row in read()}
-    for table in tables:
-        rows |= {tuple(row[name] for name in (*WHAT, "seed")): row for row in rows_of(table, commit, device)}
-    with open(RESULTS, "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[key] for key in sorted(rows))
-
-
 def markdown() -> str:
     """One table of what the paper trained, one of what it could not."""
     groups: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in read():
+    for row in result_rows.read(RESULTS):
         size = (int(row["players"]), int(row["actions"]))
         shaped = row["shaped"] == "True"
         groups[(row["trained_on"], size, row["preset"], shaped, row["mask"], row["dropout"])][row["play"]].append(
@@ -108,12 +91,7 @@ def speed() -> str:
 
 
 def with_tables(readme: str) -> str:
-    """The README with everything between its markers made anew."""
-    for marker, text in (("results", markdown()), ("speed", speed())):
-        begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
-        before, rest = readme.split(begin)
-        readme = f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
-    return readme
+    return result_rows.with_blocks(readme, {"results": markdown(), "speed": speed()})
 
 
 if __name__ == "__main__":
@@ -124,7 +102,7 @@ if __name__ == "__main__":
     parser.add_argument("--device")
     arguments = parser.parse_args()
     if arguments.what == "add":
-        add(arguments.tables, arguments.commit, arguments.device)
+        new = [r for table in arguments.tables for r in rows_of(table, arguments.commit, arguments.device)]
+        result_rows.add(RESULTS, COLUMNS, WHAT, new)
     else:
-        readme = RESULTS.parents[1] / "README.md"
-        readme.write_text(with_tables(readme.read_text()))
+        result_rows.README.write_text(with_tables(result_rows.README.read_text()))

@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 
 from diamond_attention.evaluation.statistics import seed_interval
 from diamond_attention.reports.anchors import anchors
+from diamond_attention.reports.episodes import newest_episodes
 from diamond_attention.reports.names import naming, place_of, policy_name
 from diamond_attention.reports.panels import save, text_on
-from diamond_attention.runs.record import Run, read_rows
+from diamond_attention.runs.record import Run
 from diamond_attention.runs.settings import Settings, flat, to_json
 from diamond_attention.worlds.contract import World
 
@@ -80,20 +81,10 @@ def played_by(runs: Sequence[Run]) -> list[Played]:
 
 def _newest_scores(run: Run) -> dict[tuple[str, str, str], dict[Size, Float[np.ndarray, " episode"]]]:
     """R by (simulator, dropout, play) and size: the newest checkpoint's, each episode once."""
-    once: dict[tuple, dict[tuple, float]] = defaultdict(dict)
-    newest: dict[tuple, int] = defaultdict(int)
-    for row in read_rows(run.episodes):
-        size = (int(row["agents"]), int(row["tasks"]))
-        way = (row.get("simulator") or "own", row["dropout"], row["play"], size)
-        checkpoint = int(row["checkpoint"])
-        newest[way] = max(newest[way], checkpoint)
-        once[way][checkpoint, row["seed"], row["episode"]] = float(row["return"]) / size[0]
     scores: dict[tuple[str, str, str], dict[Size, np.ndarray]] = defaultdict(dict)
-    for (simulator, dropout, play, size), episodes in once.items():
-        last = newest[simulator, dropout, play, size]
-        scores[simulator, dropout, play][size] = np.asarray(
-            [score for (checkpoint, *_), score in episodes.items() if checkpoint == last]
-        )
+    for (simulator, agents, tasks, play, dropout, *_), rows in newest_episodes(run).items():
+        returns = np.asarray([float(row["return"]) for row in rows])
+        scores[simulator, dropout, play][int(agents), int(tasks)] = returns / int(agents)
     return scores
 
 

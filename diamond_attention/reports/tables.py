@@ -1,7 +1,7 @@
 """Tables, computed from the rows in episodes.csv and from nothing else."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,13 @@ from rich.table import Table
 
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, seed_interval, wilson_interval
+from diamond_attention.reports.episodes import SAME_EPISODE, by_size_and_play, newest_episodes
 from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_XOR
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.record import Run, read_rows
+from diamond_attention.runs.record import Run
 from diamond_attention.runs.settings import Settings, flat, to_json
 from diamond_attention.worlds.xor import floor
-
-SIZE_AND_PLAY = ("simulator", "agents", "tasks", "play", "dropout")
-CONDITIONS = ("map", "jitter")
-"""Columns that only some worlds write."""
-SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, *CONDITIONS, "seed", "episode")
 
 PARTICLE_MEASURES = {"spread": ("collisions", "covered"), "food": ("collections", "collisions")}
 """Worlds whose tables show the paper's R, the return divided by the agents, and what they print beside it."""
@@ -88,7 +84,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
     for (preset, settings, started_from), members in groups.items():
         played: dict[tuple, dict[int, list[dict[str, str]]]] = defaultdict(dict)
         for run in members:
-            chosen = _newest_episodes(run) if episodes is None else _by_size_and_play(episodes.get(run.path, []))
+            chosen = newest_episodes(run) if episodes is None else by_size_and_play(episodes.get(run.path, []))
             for key, rows in chosen.items():
                 played[key][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
@@ -178,30 +174,6 @@ def _overrides(preset: str, settings: Settings, started_from: str | None) -> str
         if usual and name not in OWN_COLUMNS and usual.get(name) != value
     ]
     return " ".join([*changed, *([f"from={started_from}"] if started_from else [])])
-
-
-def _by_size_and_play(rows: Iterable[Mapping[str, Any]]) -> dict[tuple, list[dict[str, str]]]:
-    groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
-    for row in rows:
-        text = {name: str(value) for name, value in row.items()}
-        key = (*(text[name] for name in SIZE_AND_PLAY), *(text.get(name, "") for name in CONDITIONS))
-        groups[key].append(text)
-    return groups
-
-
-def _rows_of(run: Run) -> list[dict[str, str]]:
-    """Rows from before there was a choice of simulator were played on our own."""
-    return [{"simulator": "own", **row} for row in read_rows(run.episodes)]
-
-
-def _newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
-    """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
-    once = {tuple(row.get(name) for name in SAME_EPISODE): row for row in _rows_of(run)}
-    newest = {}
-    for key, rows in _by_size_and_play(once.values()).items():
-        last = max(int(row["checkpoint"]) for row in rows)
-        newest[key] = [row for row in rows if int(row["checkpoint"]) == last]
-    return newest
 
 
 def print_table(lines: Sequence[Line]) -> None:
