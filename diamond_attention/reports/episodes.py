@@ -1,4 +1,4 @@
-"""Reading episodes.csv: which rows count, and how they are grouped. All tables and figures of scores read them here."""
+"""Reading episodes.csv: which rows count, and how they are grouped, for every table and figure of scores."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

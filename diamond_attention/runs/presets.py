@@ -54,6 +54,18 @@ FAST_PARTICLES = PpoSettings(
 # Two cores: half the width (a quarter of the arithmetic), and smaller batches, since no device has to be filled.
 SMALL_PARTICLES = dataclasses.replace(FAST_PARTICLES, envs=256, batch=1024, precision="float32")
 
+# Food Collection is trained as Simple Spread is.
+SPREAD_PAPER = Settings(world=Spread(), agents="4", ppo=PAPER_PARTICLES, total_steps=1_200_000, checkpoint_every=10)
+SPREAD_GPU = Settings(world=Spread(), agents="4", ppo=FAST_PARTICLES, total_steps=48_000_000, checkpoint_every=50)
+SPREAD_CPU = Settings(
+    world=Spread(),
+    agents="4",
+    policy=PolicySettings(width=32),
+    ppo=SMALL_PARTICLES,
+    total_steps=2_500_000,
+    checkpoint_every=20,
+)
+
 PRESETS: dict[str, tuple[str, Settings]] = {
     "xor": (
         "The XOR game, our settings: larger batches and an annealed learning rate, so that sparse n=k=5 is "
@@ -112,48 +124,30 @@ PRESETS: dict[str, tuple[str, Settings]] = {
     "spread": (
         "Simple Spread, trained at N=4, with the numbers of the paper's appendix; where it is silent, values are "
         "normalised and the learning rate annealed.",
-        Settings(world=Spread(), agents="4", ppo=PAPER_PARTICLES, total_steps=1_200_000, checkpoint_every=10),
+        SPREAD_PAPER,
     ),
     "spread-gpu": (
         "Simple Spread, our settings, for a GPU: large batches, and forty times the steps of the appendix.",
-        Settings(world=Spread(), agents="4", ppo=FAST_PARTICLES, total_steps=48_000_000, checkpoint_every=50),
+        SPREAD_GPU,
     ),
     "spread-cpu": (
         "Simple Spread, our settings, for two CPU cores: a good policy in minutes.",
-        Settings(
-            world=Spread(),
-            agents="4",
-            policy=PolicySettings(width=32),
-            ppo=SMALL_PARTICLES,
-            total_steps=2_500_000,
-            checkpoint_every=20,
-        ),
+        SPREAD_CPU,
     ),
     "food": (
         "Food Collection, trained with 4 agents and 4 foods, with the numbers of the paper's appendix; where it is "
         "silent, values are normalised and the learning rate annealed.",
-        Settings(
-            world=Food(),
-            agents="4",
-            ppo=dataclasses.replace(PAPER_PARTICLES, entropy_coefficient=0.001),
-            total_steps=1_200_000,
-            checkpoint_every=10,
+        dataclasses.replace(
+            SPREAD_PAPER, world=Food(), ppo=dataclasses.replace(PAPER_PARTICLES, entropy_coefficient=0.001)
         ),
     ),
     "food-gpu": (
         "Food Collection, our settings, for a GPU.",
-        Settings(world=Food(), agents="4", ppo=FAST_PARTICLES, total_steps=48_000_000, checkpoint_every=50),
+        dataclasses.replace(SPREAD_GPU, world=Food()),
     ),
     "food-cpu": (
         "Food Collection, our settings, for two CPU cores.",
-        Settings(
-            world=Food(),
-            agents="4",
-            policy=PolicySettings(width=32),
-            ppo=SMALL_PARTICLES,
-            total_steps=2_500_000,
-            checkpoint_every=20,
-        ),
+        dataclasses.replace(SPREAD_CPU, world=Food()),
     ),
     "smaclite": (
         "SMAClite's 2s3z with the numbers of the paper's appendix (what it does not state is SB3's default). "
