@@ -106,6 +106,27 @@ class DiamondBlock(eqx.Module):
             weights=jnp.mean(jnp.stack(every_weights), axis=0),
         )
 
+    def choose(
+        self,
+        tasks: Float[Array, "task width"],
+        viewer: Float[Array, " width"],
+        task_present: Bool[Array, " task"],
+        kept: Bool[Array, " task"] | None = None,
+        keep_probability: float = 1.0,
+    ) -> tuple[Float[Array, " 2*width"], Float[Array, " task"]]:
+        """The viewer alone, having seen the tasks, and what it gave to each.
+
+        Over one agent the softmax of Eq. 4 is 1 for every task, and their sum grows with their number: a team
+        that learned on four landmarks stops beside its two or eight. So here it runs over the tasks.
+        """
+        scores = small_product(tasks, viewer[:, None])[:, 0] / jnp.sqrt(tasks.shape[-1])
+        scores = scores + jnp.where(task_present, 0.0, -jnp.inf)  # float32, and so is the softmax
+        weights = softmax_or_zero(scores[None])[0].astype(tasks.dtype)
+        if kept is not None:
+            weights = jnp.where(kept, weights / keep_probability, 0.0)
+        seen = small_product(weights[None], jax.vmap(self.task_values)(tasks))[0]
+        return jnp.concatenate([seen, viewer]), weights
+
 
 def small_product(left: Float[Array, "row inner"], right: Float[Array, "inner column"]) -> Float[Array, "row column"]:
     """left @ right; off the CPU, one multiplication and one sum instead.

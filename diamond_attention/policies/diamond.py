@@ -3,7 +3,8 @@
     1. tasks × agents, masked
     2. agent-weighted tasks × agents, masked again
     3. agent-weighted tasks × the viewer's own token, which leaves one vector of fixed length
-       (for a continuous action) and one vector for each task (to choose a task)
+       (for a continuous action, where the viewer weighs the tasks against each other) and one vector for
+       each task (to choose a task)
 
 Where some actions concern tasks and others do not, two linear layers stand in place of the third block, as in
 the paper's SMAClite policy.
@@ -193,13 +194,12 @@ class DiamondPolicy(eqx.Module):
             return self.head(viewer, tasks, view), (first.weights, second.weights)
 
         # The viewer always sees itself, so no mask changes this last block.
+        if isinstance(self.head, ContinuousHead):
+            kept = None if view.kept_attention is None else view.kept_attention[2, :, 0]
+            viewer, weights = self.blocks[2].choose(tasks, viewer, view.task_present, kept, 1.0 - self.dropout_rate)
+            return self.head(viewer), (first.weights, second.weights, weights[:, None])
         third = attend(2, tasks, viewer[None], present[None, :, :1])
-        distribution: Distribution
-        if isinstance(self.head, ChooseTaskHead):
-            distribution = self.head(third.agents[0], third.tasks, view)
-        else:
-            distribution = self.head(third.agents[0])
-        return distribution, (first.weights, second.weights, third.weights)
+        return self.head(third.agents[0], third.tasks, view), (first.weights, second.weights, third.weights)
 
     def rank_terms(self, block: int, ranks: Float32[Array, " agent"]) -> Float[Array, "head 1 agent"]:
         """What ranks add to the scores of a block, in each of its heads. The only place where ranks enter."""
