@@ -36,6 +36,8 @@ class Recording(NamedTuple):
     ranks: Float[np.ndarray, "frame agent"]
     weights: Float[np.ndarray, "frame viewer task agent"]
     """Attention of block 1, all viewers listing the team in the same order."""
+    choices: Float[np.ndarray, "frame viewer task"]
+    """Attention of the last block: how a viewer weighs the tasks against each other before it acts."""
     returns: Float[np.ndarray, " frame"]
     """Of the episode so far."""
 
@@ -83,10 +85,10 @@ def record(run: Run, size: TeamSize, *, steps: int, seed: int = 0) -> Recording:
     keys = jax.random.split(play_key, min(steps, world.time_limit) + 1)
     number = jnp.asarray([size], jnp.int32)
     played = _play(_Conditions(world, hold, dropout), policy, number, reset_key, keys)
-    states, ranks, weights, returns, terminated = jax.tree.map(np.asarray, played)
+    states, ranks, weights, choices, returns, terminated = jax.tree.map(np.asarray, played)
     # The step that ends an episode leads to one more state worth seeing.
     frames = int(np.argmax(terminated)) + 2 if terminated.any() else len(keys)
-    cut = jax.tree.map(lambda x: x[:frames], (states, ranks, weights, returns))
+    cut = jax.tree.map(lambda x: x[:frames], (states, ranks, weights, choices, returns))
     return Recording(run, world, size, trained_steps, *cut)
 
 
@@ -111,6 +113,7 @@ def _play(
         played = play_step(world, policy, team, key, hold=hold, dropout=dropout, greedy=True)
         _, attention = jax.vmap(policy)(played.views)
         weights = jax.vmap(in_team_order)(jnp.arange(world.max_agents), attention[0])
-        return played.reached, (team.world, played.reached.ranks, weights, team.episode_return, played.terminated)
+        seen = (played.reached.ranks, weights, attention[-1][:, :, 0])
+        return played.reached, (team.world, *seen, team.episode_return, played.terminated)
 
     return jax.lax.scan(one_step, begin_episode(world, size, reset_key), keys)[1]

@@ -71,8 +71,8 @@ class ParticleScene:
         radius, half_width = world.physics.agent_radius, world.half_width
         self._ranked = naming(recording.run.settings.policy.mask).hears_ranks
         self.legend = (
-            f"{'Number in a disc: place by rank, 1 is the highest. ' if self._ranked else ''}Lines: how much of a "
-            f"{target} an agent keeps to itself among those it sees (attention of block 1)."
+            f"{'Number in a disc: place by rank, 1 is the highest. ' if self._ranked else ''}Lines: which {target} "
+            "an agent is going for (attention of block 3)."
         )
         self._colours = np.asarray([to_rgb(agent_colour(agent)) for agent in range(agents)])
 
@@ -95,7 +95,7 @@ class ParticleScene:
             return made
 
         self._trails = LineCollection([], linewidths=2.2, zorder=1, capstyle="round", colors=self._colours, alpha=0.5)
-        self._attention = LineCollection([], linewidths=1.0, zorder=2)
+        self._attention = LineCollection([], linewidths=1.8, zorder=2)
         for lines in (self._trails, self._attention):
             axes.add_collection(lines, autolim=False)
         if isinstance(world, Food):
@@ -140,23 +140,22 @@ class ParticleScene:
             name, place = agent_name(agent), self._places[frame, agent]
             label.set_text(name if not self._ranked else f"{name}\n#{place}" if self._names else str(place))
             label.set_position(tuple(position))
-        self._show_attention(positions, tasks, self._recording.weights[frame])
+        self._show_attention(positions, tasks, self._recording.choices[frame])
         self._show_trails(past)
 
     def _show_attention(
         self,
         positions: Float[np.ndarray, "agent 2"],
         tasks: Float[np.ndarray, "task 2"],
-        weights: Float[np.ndarray, "viewer task agent"],
+        choices: Float[np.ndarray, "agent task"],
     ) -> None:
-        own = np.clip(np.diagonal(weights, axis1=0, axis2=2).T, 0.0, 1.0)  # [agent, task]
         ends = np.broadcast_to(tasks, (len(positions), *tasks.shape))
         begins = np.broadcast_to(positions[:, None], ends.shape)
         self._attention.set_segments(list(np.stack([begins, ends], axis=2).reshape(-1, 2, 2)))
         # Eight agents and eight tasks make 64 lines: at full strength they would cover everything else, and in
         # as many shades as there are weights a movie would be twice as large.
-        shades = np.floor(own * LINE_SHADES) / LINE_SHADES
-        colours = np.concatenate([np.repeat(self._colours, len(tasks), axis=0), 0.6 * shades.reshape(-1, 1)], axis=1)
+        shades = np.floor(np.clip(choices, 0.0, 1.0) * LINE_SHADES) / LINE_SHADES
+        colours = np.concatenate([np.repeat(self._colours, len(tasks), axis=0), 0.8 * shades.reshape(-1, 1)], axis=1)
         self._attention.set_color(colours.tolist())
 
     def _show_trails(self, past: Float[np.ndarray, "frame agent 2"]) -> None:

@@ -48,7 +48,8 @@ def draw_snapshots(run: Run, size: TeamSize, to: Path, seed: int = 0) -> Path:
     mask = naming(run.settings.policy.mask)
     highest = "#1 is the highest rank. " if mask.hears_ranks else ""
     figure.suptitle(
-        f"{mask.label}, {agents} agents, after {recording.trained_steps:,} training steps\n{highest}{mask.caption}",
+        f"{mask.label}, {agents} agents, after {recording.trained_steps:,} training steps\n{highest}{mask.caption}"
+        "\nLines, and \u201cgoes for\u201d: the task an agent weighs highest in block 3, with its weight.",
         fontsize=10,
     )
     return save(figure, to)
@@ -68,5 +69,7 @@ def _draw_viewer(axes: plt.Axes, recording: Recording, frame: int, viewer: int):
     if naming(recording.run.settings.policy.mask).hears_ranks:
         place = recording.places[frame, viewer]
         axes.set_title(f"{agent_name(viewer)} is #{place}", fontsize=7.5, pad=2, loc="left")
+    choice = recording.choices[frame, viewer]
+    axes.set_title(f"goes for {choice.argmax() + 1} ({choice.max():.2f})", fontsize=7.5, pad=2, loc="right")
     axes.spines[:].set_color("#c0c0c0")
     return image
