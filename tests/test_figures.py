@@ -248,7 +248,7 @@ def test_the_learning_curve_is_the_return_divided_by_agents(folder, drawn):
     figures.draw_learning_curves(runs, Path("curves.png"))
     (axes,) = drawn["curves.png"].axes
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [-350, -150])
-    assert axes.get_ylabel().startswith("return per agent of training episodes")
+    assert axes.get_ylabel().startswith("return per agent of training episodes of 400 steps")
 
 
 # --- movies ---------------------------------------------------------------------------------------

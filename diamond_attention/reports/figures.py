@@ -16,7 +16,7 @@ from diamond_attention.actions import ActOrChooseTask, Categorical
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
 from diamond_attention.evaluation.statistics import seed_interval
-from diamond_attention.learning.rollout import act, begin_episode, see
+from diamond_attention.learning.rollout import act, begin_episode, episode_length, see
 from diamond_attention.reports.names import naming, place_of
 from diamond_attention.reports.panels import draw_weights, save
 from diamond_attention.reports.recording import size_to_show
@@ -131,22 +131,27 @@ def _draw_choice(axes: Axes, probabilities: np.ndarray, action: int) -> None:
 
 
 def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
-    """Success of the training episodes, else R: mean over seeds, 95 % interval over seeds; one panel a team size."""
-    panels: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = defaultdict(lambda: defaultdict(list))
+    """Success of the training episodes, else R: mean over seeds, 95 % interval over seeds; one panel a team size.
+
+    Returns of short episodes and of long ones have no common axis, so runs that cut them differently get panels of
+    their own.
+    """
+    panels: dict[tuple[str, str, int], dict[tuple[str, str], list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.failure is not None:
             continue
         sizes = ", ".join(f"n={s.agents} k={s.tasks}" for s in run.settings.sizes)
-        panels[run.settings.world.name, sizes][(run.preset, run.settings.policy.mask)].append(run)
+        length = episode_length(run.settings.world, run.settings.ppo.cut_after)
+        panels[run.settings.world.name, sizes, length][(run.preset, run.settings.policy.mask)].append(run)
     if not panels:
         raise UserError("all of these runs failed, so there is no learning curve to draw.")
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, layout="constrained")
-    worlds = [*TITLES, *sorted({world for world, _ in panels} - TITLES.keys())]
+    worlds = [*TITLES, *sorted({world for world, _, _ in panels} - TITLES.keys())]
     smallest_first = sorted(
         panels.items(), key=lambda panel: (worlds.index(panel[0][0]), next(iter(panel[1].values()))[0].settings.sizes)
     )
     before = ""
-    for axis, ((world, sizes), policies) in zip(axes[0], smallest_first, strict=True):
+    for axis, ((world, sizes, length), policies) in zip(axes[0], smallest_first, strict=True):
         for (preset, mask), members in sorted(policies.items(), key=lambda item: (place_of(item[0][1]), item[0][0])):
             steps, curves = _curves(members)
             if not len(steps):
@@ -171,7 +176,9 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
             axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         else:
             axis.text(0.5, 0.5, "no training episode has ended yet", ha="center", transform=axis.transAxes)
-        label = _measure(next(iter(policies.values())))[1]
+        measure, label, _ = _measure(next(iter(policies.values())))
+        if measure == "return":
+            label = label.replace("\n", f" of {length} steps\n", 1)
         if label != before:
             axis.set_ylabel(label)
         before = label
