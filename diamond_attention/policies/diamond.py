@@ -79,21 +79,27 @@ class ActOrChooseTaskHead(eqx.Module):
 
     act_hidden: eqx.nn.Linear
     act: eqx.nn.Linear
-    choose_hidden: eqx.nn.Linear
+    choose_viewer: eqx.nn.Linear
+    choose_task: eqx.nn.Linear
     choose: eqx.nn.Linear
 
     def __init__(self, width: int, fixed_actions: int, *, key: PRNGKeyArray):
-        keys = iter(jax.random.split(key, 4))
+        keys = iter(jax.random.split(key, 5))
         self.act_hidden = orthogonal_linear(width, width, scale=2**0.5, key=next(keys))
         self.act = orthogonal_linear(width, fixed_actions, scale=0.01, key=next(keys))
-        self.choose_hidden = orthogonal_linear(2 * width, width, scale=2**0.5, key=next(keys))
+        # One linear layer over viewer and task, written as the sum of its halves: the viewer's is computed once, and
+        # XLA for GPUs (jax 0.10.2 and 0.11.2) fails to compile the joined rows of five agents and five tasks.
+        self.choose_viewer = orthogonal_linear(width, width, scale=1.0, key=next(keys))
+        self.choose_task = orthogonal_linear(width, width, scale=1.0, key=next(keys))
         self.choose = orthogonal_linear(width, 1, scale=0.01, key=next(keys))
 
     def __call__(
         self, viewer: Float[Array, " width"], tasks: Float[Array, "task width"], view: AgentView
     ) -> Categorical:
+        from_viewer = self.choose_viewer(viewer)
+
         def choose(task: Float[Array, " width"]) -> Float[Array, " 1"]:
-            return self.choose(jax.nn.silu(self.choose_hidden(jnp.concatenate([viewer, task]))))
+            return self.choose(jax.nn.silu(from_viewer + self.choose_task(task)))
 
         fixed = self.act(jax.nn.silu(self.act_hidden(viewer)))
         logits = jnp.concatenate([fixed, jax.vmap(choose)(tasks)[:, 0]]).astype(jnp.float32)
