@@ -1,0 +1,31 @@
+"""benchmarks/gpu_program.py counts kernels and bytes; here on a program small enough to count by hand."""
+
+from pathlib import Path
+
+PROGRAM = """
+HloModule small
+
+%body (p: (f32[8,4])) -> (f32[8,4]) {
+  %p = (f32[8,4]{1,0}) parameter(0)
+  %x = f32[8,4]{1,0} get-tuple-element(%p), index=0
+KERNELS  %last = bf16[8]{0} fusion(%x), kind=kLoop, calls=%f
+  ROOT %out = (f32[8,4]{1,0}) tuple(%x)
+}
+
+ENTRY %main (a: f32[8,4]) -> (f32[8,4]) {
+  %a = f32[8,4]{1,0} parameter(0)
+  ROOT %w = (f32[8,4]{1,0}) while(%a), condition=%c, body=%body
+}
+"""
+
+
+def test_kernels_and_bytes_of_a_loop_are_counted(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    import gpu_program
+
+    copies = "".join(f"  %y{i} = f32[8,4]{{1,0}} copy(%x)\n" for i in range(20))
+    (loop,) = gpu_program.loops(PROGRAM.replace("KERNELS", copies))
+    assert loop.kinds == {"copy": 20, "fusion": 1}
+    assert loop.moved == 20 * 2 * 128 + 128 + 16
+    assert loop.name == "body"
+    assert gpu_program.loops(PROGRAM.replace("KERNELS", "")) == []  # one kernel is no loop worth a line
