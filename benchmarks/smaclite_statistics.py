@@ -2,8 +2,9 @@
 
     python benchmarks/smaclite_statistics.py [--episodes 4000] [--seed 0] [--to results/smaclite_statistics.csv]
 
-A rule made a little random plays a different battle every time, so its win rate tells two engines apart; the replay of
-recordings (`diamond smaclite-replay`) compares single steps only. Battles run freely in single precision, as in training.
+A rule made a little random plays a different battle every time, so its win rate tells two engines apart; the replay
+of recordings (`diamond smaclite-replay`) compares single steps only. Battles run freely in single precision, as in
+training.
 """
 
 import argparse
