@@ -13,10 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from diamond_attention.errors import UserError
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.record import describe_environment
+from diamond_attention.runs.record import check_writable, describe_environment
 from diamond_attention.runs.settings import Settings, to_json
 from diamond_attention.runs.train import MOST_UPDATES_PER_CALL, advance_seeds, stack_seeds
 from diamond_attention.speed import measure_speed, versions_of_vmas, without_compilation_cache
@@ -31,12 +30,8 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
     settings = PRESETS[preset][1]
     is_xor = settings.world.name == "xor"
     seed_counts = tuple(seed_counts) or ((1, 10) if is_xor else (1,))
-    if to is not None:  # before minutes of measuring
-        try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            to.open("a").close()
-        except OSError as error:
-            raise UserError(f"--to is {to}, which cannot be written ({error.strerror}).") from None
+    if to is not None:
+        check_writable(to)
     measured: dict[str, Any]
     if is_xor:
         measured = {"results": [measure(preset, seeds) for seeds in seed_counts]}

@@ -1,10 +1,12 @@
 """The engine against recorded episodes of the original, one step at a time in float64."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.worlds.smaclite import replay
 
@@ -18,18 +20,32 @@ def test_every_step_is_the_original_step(path):
     assert comparison.lines_dropped == 0
 
 
-def test_replay_reports_what_differs_and_fails(tmp_path, capsys):
+def test_replay_reports_what_differs_and_fails(tmp_path, monkeypatch, capsys):
     trace = TRACES[0]
     arrays = dict(np.load(trace))
     arrays["hp"] = arrays["hp"].copy()
     arrays["hp"][5, 0] -= 1.0
     spoiled = tmp_path / "spoiled.npz"
     np.savez_compressed(spoiled, **arrays)
-    assert replay.main([trace]) == 0
-    assert replay.main([trace, spoiled]) == 1
+    monkeypatch.setitem(replay.EXPLAINED, ("spoiled", 4), "Spoiled by hand.")
+    found = tmp_path / "found.json"
+    assert run_command(["smaclite-replay", str(trace)]) == 0
+    assert run_command(["smaclite-replay", str(trace), str(spoiled), "--to", str(found)]) == 1
     printed = capsys.readouterr().out
-    assert "spoiled step 4 differs: hp 1.0e+00" in printed
+    assert "spoiled step 4 differs: hp 1.0e+00\n    Spoiled by hand." in printed
     assert "spoiled step 5 differs" in printed
+    written = json.loads(found.read_text())
+    first, second = written["exceptions"][:2]
+    assert (first["recording"], first["step"], first["why"]) == ("spoiled", 4, "Spoiled by hand.")
+    assert first["differences"] == {"hp": 1.0}
+    assert second["why"] is None
+    good, bad = written["recordings"]
+    assert (good["recording"], good["share_matching"]) == (trace.stem, 1.0)
+    assert bad["share_matching"] == pytest.approx(1 - len(written["exceptions"]) / bad["steps"])
+    assert written["steps"] == 2 * good["steps"]
+    assert written["steps_matching"] == written["steps"] - len(written["exceptions"])
+    assert written["largest_difference"]["hp"] >= 1.0
+    assert len(written["environment"]["commit"]) >= 7
 
 
 def test_other_files_are_refused_with_one_sentence(tmp_path):
@@ -58,4 +74,4 @@ def test_other_files_are_refused_with_one_sentence(tmp_path):
     with pytest.raises(UserError, match="no file"):
         replay.load_trace(tmp_path / "missing.npz")
     with pytest.raises(UserError, match="at least one"):
-        replay.main([])
+        replay.compare_all([])
