@@ -32,6 +32,7 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
     seed_counts = tuple(seed_counts) or ((1, 10) if is_xor else (1,))
     if to is not None:
         check_writable(to)
+    environment = describe_environment()  # first, because the source may be changed meanwhile
     measured: dict[str, Any]
     if is_xor:
         measured = {"results": [measure(preset, seeds) for seeds in seed_counts]}
@@ -40,7 +41,6 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
         measured = measure_speed(settings, seed_counts)
         _print_speed(preset, settings, measured)
     if to is not None:
-        environment = describe_environment()
         environment["versions"] |= versions_of_vmas() if "vmas" in measured else {}
         described = {"preset": preset, "settings": to_json(settings), "environment": environment}
         to.write_text(json.dumps({**described, **measured}, indent=2) + "\n")

@@ -411,10 +411,11 @@ def smaclite_replay_command(arguments: Sequence[str]) -> int:
 
     if options.to is not None:
         check_writable(options.to)
+    environment = describe_environment()  # first, because the source may be changed meanwhile
     comparisons = replay.compare_all(options.traces)
     print(replay.report(comparisons))
     if options.to is not None:
-        found = {"environment": describe_environment(), **replay.as_json(comparisons)}
+        found = {"environment": environment, **replay.as_json(comparisons)}
         options.to.write_text(json.dumps(found, indent=2) + "\n")
     return 0 if replay.enough_match(comparisons) else 1
 
