@@ -137,8 +137,10 @@ def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):
     """No number without its rows: the README's tables are made from results/, and stay so."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import particle_results
+    import smaclite_results
     import xor_results
 
     text = (ROOT / "README.md").read_text()
     assert xor_results.with_tables(text) == text
     assert particle_results.with_tables(text) == text
+    assert smaclite_results.with_tables(text) == text
