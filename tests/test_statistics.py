@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from diamond_attention.evaluation.statistics import (
+    TwoRates,
     holm,
     paired_interval,
     seed_interval,
-    two_proportions_p_value,
+    two_rates_p_value,
     wilson_interval,
 )
 
@@ -80,15 +82,23 @@ def test_no_share_of_nothing_and_no_pairs_of_unequal_lists():
             paired_interval(ours, theirs)
 
 
-def test_two_proportions_against_the_chi_square_test():
+def test_two_rates_against_the_chi_square_test():
     """The square of the pooled z is the chi-square of the table without Yates's correction."""
     from scipy.stats import chi2_contingency
 
     for won, played, their_wins, their_played in [(15, 100, 610, 4000), (34, 94, 900, 4000), (1, 10, 9, 10)]:
         table = [[won, played - won], [their_wins, their_played - their_wins]]
         expected = chi2_contingency(table, correction=False).pvalue
-        assert two_proportions_p_value(won, played, their_wins, their_played) == pytest.approx(expected)
-    assert two_proportions_p_value(0, 10, 0, 50) == 1.0
+        assert two_rates_p_value([TwoRates(won, played, their_wins, their_played)]) == pytest.approx(expected)
+    assert two_rates_p_value([TwoRates(0, 10, 0, 50)]) == 1.0
+
+
+def test_differences_add_up_over_conditions_and_opposite_ones_cancel():
+    lower, higher = TwoRates(20, 100, 30, 100), TwoRates(30, 100, 20, 100)
+    assert two_rates_p_value([lower, higher]) == pytest.approx(1.0)
+    # Twice the same evidence: z grows by the square root of two.
+    one, both = (ndtri(two_rates_p_value([lower] * times) / 2) for times in (1, 2))
+    assert both == pytest.approx(np.sqrt(2) * one)
 
 
 def test_holm_multiplies_the_smallest_most_and_keeps_the_order():

@@ -40,17 +40,32 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
     return Interval(rate, max(0.0, centre - half), min(1.0, centre + half))
 
 
-def two_proportions_p_value(successes: int, trials: int, other_successes: int, other_trials: int) -> float:
-    """How often two equal success rates would differ by at least as much: the pooled z-test, both sides.
+class TwoRates(NamedTuple):
+    """Successes and trials of two systems under the same conditions."""
 
-    >>> round(two_proportions_p_value(30, 100, 20, 100), 3)
+    successes: int
+    trials: int
+    other_successes: int
+    other_trials: int
+
+
+def two_rates_p_value(conditions: Sequence[TwoRates]) -> float:
+    """How often equal success rates would differ by at least as much, both sides.
+
+    Under one condition it is the pooled z-test of two proportions. Under several it is Cochran, Mantel and
+    Haenszel's: rates may differ from condition to condition, and differences in one direction add up.
+
+    >>> round(two_rates_p_value([TwoRates(30, 100, 20, 100)]), 3)
     0.102
+    >>> round(two_rates_p_value([TwoRates(30, 100, 20, 100), TwoRates(60, 100, 50, 100)]), 3)
+    0.032
     """
-    pooled = (successes + other_successes) / (trials + other_trials)
-    if pooled in (0.0, 1.0):
-        return 1.0
-    error = math.sqrt(pooled * (1 - pooled) * (1 / trials + 1 / other_trials))
-    return float(2 * ndtr(-abs(successes / trials - other_successes / other_trials) / error))
+    difference = variance = 0.0
+    for successes, trials, other_successes, other_trials in conditions:
+        pooled = (successes + other_successes) / (trials + other_trials)
+        difference += successes - trials * pooled
+        variance += pooled * (1 - pooled) * trials * other_trials / (trials + other_trials)
+    return float(2 * ndtr(-abs(difference) / math.sqrt(variance))) if variance else 1.0
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

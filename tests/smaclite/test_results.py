@@ -108,3 +108,34 @@ def test_tables_of_other_worlds_are_refused(smaclite_results, tmp_path):
     table.write_text(json.dumps([line("rank", "", "greedy", [1.0], measure="success")]))
     with pytest.raises(UserError, match="no win rate"):
         smaclite_results.rows_of(table, None)
+
+
+def test_scripted_teams_are_compared_row_by_row_and_together(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    import smaclite_statistics
+
+    # Ours, made up: half of 1,000 battles. The original: the same, and far fewer.
+    monkeypatch.setattr(smaclite_statistics, "play", lambda *_: (500, 1000, 0))
+    equal, different = {"numpy": (50, 100), "C++": (50, 100)}, {"numpy": (20, 100), "C++": (50, 100)}
+    rows = smaclite_statistics.compare(
+        {("2s3z", "nearest", 0.1): equal, ("3s5z", "nearest", 0.1): different}, 1000, 0
+    )
+    assert [(row["original_backend"], row["map"], row["verdict"]) for row in rows] == [
+        ("numpy", "2s3z", "not told apart"),
+        ("numpy", "3s5z", "differs"),
+        ("numpy", "all", "differs"),
+        ("C++", "2s3z", "not told apart"),
+        ("C++", "3s5z", "not told apart"),
+        ("C++", "all", "not told apart"),
+    ]
+    assert (rows[2]["won"], rows[2]["episodes"], rows[2]["original_win_rate"]) == (1000, 2000, "0.3500")
+
+
+def test_a_scripted_team_plays_so_many_battles(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    import smaclite_statistics
+
+    monkeypatch.setattr(smaclite_statistics, "EPISODES_AT_ONCE", 2)
+    won, played, dropped = smaclite_statistics.play("2s_vs_1sc", "nearest", 0.1, 3, 0)
+    assert (played, dropped) == (4, 0)
+    assert 0 <= won <= 4
