@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
-from diamond_attention.worlds.smaclite import replay
+from diamond_attention.worlds.smaclite import battle, replay
+from diamond_attention.worlds.smaclite.scripted import attack_weakest_in_range
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.npz"))
 
@@ -46,6 +48,27 @@ def test_replay_reports_what_differs_and_fails(tmp_path, monkeypatch, capsys):
     assert written["steps_matching"] == written["steps"] - len(written["exceptions"])
     assert written["largest_difference"]["hp"] >= 1.0
     assert len(written["environment"]["commit"]) >= 7
+
+
+def test_a_scripted_team_does_what_the_recorded_one_did():
+    """The recorded team's rule and its random numbers are known: 15 % of its actions are any legal one."""
+    path = Path(__file__).parent / "traces" / "2s_vs_1sc_01_inrange_eps.npz"
+    trace = replay.load_trace(path)
+    with np.load(path) as stored:
+        generator = np.random.default_rng(json.loads(str(stored["meta"]))["policy_seed"])
+    recorded, scenario = trace.arrays["actions"], trace.scenario
+    with jax.enable_x64(True):
+        states = replay.load_state(trace, np.arange(trace.steps))
+        legal = jax.vmap(lambda state: battle.legal_actions(scenario, state))(states)
+        actions = np.array(jax.vmap(lambda *now: attack_weakest_in_range(scenario, *now))(states, legal))
+    strayed = 0
+    for step in range(trace.steps):
+        for agent in np.flatnonzero(trace.arrays["alive"][step][scenario.ally_ids]):
+            if generator.random() < 0.15:
+                actions[step, agent] = generator.choice(np.flatnonzero(legal[step, agent]))
+                strayed += 1
+    np.testing.assert_array_equal(actions, recorded)
+    assert strayed > 0
 
 
 def test_other_files_are_refused_with_one_sentence(tmp_path):
