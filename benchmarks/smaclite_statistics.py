@@ -1,6 +1,7 @@
-"""Do scripted teams win as often in this engine as in the original? Writes results/smaclite_statistics.csv.
+"""Do scripted teams win as often in this engine as in the original? Keeps results/smaclite_statistics.csv.
 
-    python benchmarks/smaclite_statistics.py [--episodes 4000] [--seed 0] [--to results/smaclite_statistics.csv]
+    python benchmarks/smaclite_statistics.py play [--episodes 4000] [--seed 0]
+    python benchmarks/smaclite_statistics.py docs                                the table in docs/smaclite.md
 
 A rule made a little random plays a different battle every time, so its win rate tells two engines apart; the replay
 of recordings (`diamond smaclite-replay`) compares single steps only. Battles run freely in single precision, as in
@@ -11,7 +12,6 @@ row of each takes all others together, so that small differences in one directio
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from diamond_attention.worlds.smaclite.scenario import scenario_of
 from diamond_attention.worlds.smaclite.scripted import RULES, play_episode
 
 RESULTS = result_rows.ROOT / "results" / "smaclite_statistics.csv"
+PAGE = result_rows.ROOT / "docs" / "smaclite.md"
 LEVEL = 0.01
 """Engines whose corrected p-value is below it are told apart."""
 EPISODES_AT_ONCE = 250
@@ -99,14 +100,36 @@ def row(
     }
 
 
+def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """A line a team: our win rate, and for each backend of the original its win rate and the corrected p-value."""
+    beside: dict[tuple[str, ...], list[str]] = {}
+    for each in rows:
+        team = ("all, together", "")
+        if each["map"] != "all":
+            team = (f"{each['rule']}, {float(each['share_random']):.0%} random", each["map"])
+        ours = f"{float(each['win_rate']):.3f}"
+        theirs = [f"{float(each['original_win_rate']):.3f} of {each['original_episodes']}", each["holm_p_value"]]
+        beside.setdefault((*team, ours), []).extend(theirs)
+    lines = ["| team | map | here | original, numpy | p | original, C++ | p |", "|" + "---|" * 7]
+    lines += ["| " + " | ".join([*ours, *theirs]) + " |" for ours, theirs in beside.items()]
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    return result_rows.with_blocks(page, {"statistics": markdown(result_rows.read(RESULTS))})
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["play", "docs"])
     parser.add_argument("--episodes", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--to", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    compared = compare(ORIGINAL, arguments.episodes, arguments.seed)
-    with open(arguments.to, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(compared[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(compared)
+    if arguments.what == "play":
+        compared = compare(ORIGINAL, arguments.episodes, arguments.seed)
+        with open(RESULTS, "w", newline="") as file:
+            writer = csv.DictWriter(file, list(compared[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(compared)
+    else:
+        PAGE.write_text(with_table(PAGE.read_text()))
