@@ -54,7 +54,7 @@ TEAM_SIZES = (4, 16, 64)
 STEPS_A_CALL = 100
 """Steps in one compiled call: the learner's rollouts are of this order."""
 STEPS_A_CALL_OF_BATTLES = 16
-"""Fewer, because one step of a large battle takes as long as a hundred of Simple Spread."""
+"""Fewer, because a step of a large battle takes long on a CPU."""
 STEPS_BEFORE_BATTLES_ARE_TIMED = 64
 """Longer than most random battles last, so that early and late situations are mixed as in training."""
 TURNS = 3
