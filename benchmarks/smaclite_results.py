@@ -29,9 +29,10 @@ CAPTION = f"""### SMAClite, battles on other maps than those trained on
 
 Win rate: mean over training seeds [95 % bootstrap interval over those seeds], {{episodes}} battles for each seed. The
 sample is the training seed: without jitter every battle of a map starts identically and only the order in which units
-act is left to chance, so a deterministic policy plays practically one game, and its {{episodes}} battles are one
-observation. ±{JITTER} lets every unit start up to that far from its place each way. The paper prints one number for
-each cell and does not say whether play was greedy or sampled. Rows: [results/smaclite.csv](results/smaclite.csv).
+act is left to chance, so a deterministic policy (greedy, with neither ranks nor dropout) plays practically one game,
+and its {{episodes}} battles are one observation; ranks, dropout and sampling vary the play, not the start. ±{JITTER}
+lets every unit start up to that far from its place each way. The paper prints one number for each cell and does not
+say whether play was greedy or sampled. Rows: [results/smaclite.csv](results/smaclite.csv).
 """
 
 
