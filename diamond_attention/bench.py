@@ -13,10 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from diamond_attention.errors import UserError
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.record import describe_environment
+from diamond_attention.runs.record import check_writable, describe_environment
 from diamond_attention.runs.settings import Settings, to_json
 from diamond_attention.runs.train import MOST_UPDATES_PER_CALL, advance_seeds, stack_seeds
 from diamond_attention.speed import measure_speed, versions_of_vmas, without_compilation_cache
@@ -31,14 +30,9 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
     settings = PRESETS[preset][1]
     is_xor = settings.world.name == "xor"
     seed_counts = tuple(seed_counts) or ((1, 10) if is_xor else (1,))
-    if settings.world.name == "smaclite":
-        raise UserError("there is no bench of SMAClite presets yet; benchmarks/smaclite_speed.py times its engine.")
-    if to is not None:  # before minutes of measuring
-        try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            to.open("a").close()
-        except OSError as error:
-            raise UserError(f"--to is {to}, which cannot be written ({error.strerror}).") from None
+    if to is not None:
+        check_writable(to)
+    environment = describe_environment()  # first, because the source may be changed meanwhile
     measured: dict[str, Any]
     if is_xor:
         measured = {"results": [measure(preset, seeds) for seeds in seed_counts]}
@@ -47,8 +41,7 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
         measured = measure_speed(settings, seed_counts)
         _print_speed(preset, settings, measured)
     if to is not None:
-        environment = describe_environment()
-        environment["versions"] |= {} if is_xor else versions_of_vmas()
+        environment["versions"] |= versions_of_vmas() if "vmas" in measured else {}
         described = {"preset": preset, "settings": to_json(settings), "environment": environment}
         to.write_text(json.dumps({**described, **measured}, indent=2) + "\n")
 
@@ -65,30 +58,24 @@ def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> N
         for row in measured["recorded_elsewhere"]
     ]
 
-    simulation = _table("Simulation alone, random actions", "simulator", "setting", "env-steps/s", "times VMAS")
-    for row in measured["simulation"]:
-        setting = f"{row['envs']:,} envs, {row['agents']} agents"
-        times = "" if row["times_vmas"] is None else f"{row['times_vmas']:.1f}"
-        simulation.add_row("this package", setting, _rounded(row["steps_per_second"]), times)
-        if row["vmas_steps_per_second"] is not None:
-            simulation.add_row("VMAS, same run", setting, _rounded(row["vmas_steps_per_second"]), "")
-    for what, cells in recorded:
-        if what == "simulation":
-            simulation.add_row(*cells, "")
-    console.print(simulation)
-    if measured["vmas"] != "measured":
+    simulation = _battles if settings.world.name == "smaclite" else _simulation
+    console.print(simulation(measured, recorded))
+    if measured.get("vmas", "measured") != "measured":
         console.print(f"VMAS {measured['vmas']}")
 
     ppo = settings.ppo
-    training = _table(f"Training {preset}", "system", "setting", "env-steps/s", "updates/s", "compile s")
+    training = _table(f"Training {preset}", "system", "setting", "env-steps/s", "updates/s", "memory", "compile s")
     for row in measured["training"]:
         setting = f"{row['seeds']} seed(s), {ppo.envs:,} envs × {ppo.steps} steps, {ppo.epochs} epochs"
         updates, seconds = f"{row['updates_per_second']:.2f}", f"{row['compile_seconds']:.1f}"
-        training.add_row("this package", setting, _rounded(row["steps_per_second"]), updates, seconds)
+        memory = _mebibytes(row["program_bytes"])
+        training.add_row("this package", setting, _rounded(row["steps_per_second"]), updates, memory, seconds)
     for what, cells in recorded:
         if what == "training":
-            training.add_row(*cells, "", "")
+            training.add_row(*cells, "", "", "")
     console.print(training)
+    if measured["device_memory_peak_bytes"] is not None:
+        console.print(f"Most device memory in use at any time: {_mebibytes(measured['device_memory_peak_bytes'])}")
 
     parts = measured["parts"]
     where = _table("Where an update's time goes, one seed", "part", "seconds", "share of the update")
@@ -107,6 +94,38 @@ def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> N
         both = [f"{row[name]:.2f}" for name in ("median_milliseconds", "percentile_95_milliseconds")]
         decisions.add_row(str(row["agents"]), str(row["tasks"]), *both)
     console.print(decisions)
+
+
+def _simulation(measured: dict[str, Any], recorded: Sequence[tuple[str, list[str]]]) -> Table:
+    table = _table("Simulation alone, random actions", "simulator", "setting", "env-steps/s", "times VMAS")
+    for row in measured["simulation"]:
+        setting = f"{row['envs']:,} envs, {row['agents']} agents"
+        times = "" if row["times_vmas"] is None else f"{row['times_vmas']:.1f}"
+        table.add_row("this package", setting, _rounded(row["steps_per_second"]), times)
+        if row["vmas_steps_per_second"] is not None:
+            table.add_row("VMAS, same run", setting, _rounded(row["vmas_steps_per_second"]), "")
+    for what, cells in recorded:
+        if what == "simulation":
+            table.add_row(*cells, "")
+    return table
+
+
+def _battles(measured: dict[str, Any], recorded: Sequence[tuple[str, list[str]]]) -> Table:
+    title = "Battles alone, random legal actions, observations included"
+    table = _table(title, "simulator", "setting", "env-steps/s", "lines dropped", "memory", "compile s")
+    for row in measured["simulation"]:
+        setting = f"{row['map']}, {row['envs']:,} battles"
+        dropped, seconds = f"{row['lines_dropped']:,}", f"{row['compile_seconds']:.1f}"
+        memory = _mebibytes(row["program_bytes"])
+        table.add_row("this package", setting, _rounded(row["steps_per_second"]), dropped, memory, seconds)
+    for what, cells in recorded:
+        if what == "simulation":
+            table.add_row(*cells, "", "", "")
+    return table
+
+
+def _mebibytes(number: int | None) -> str:
+    return "" if number is None else f"{number / 2**20:,.0f} MiB"
 
 
 def _table(title: str, *headings: str) -> Table:

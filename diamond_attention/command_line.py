@@ -28,7 +28,15 @@ import tyro
 from diamond_attention.errors import UserError
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
-from diamond_attention.runs.record import SHIPPED, Run, find_runs, open_run, shipped_policies
+from diamond_attention.runs.record import (
+    SHIPPED,
+    Run,
+    check_writable,
+    describe_environment,
+    find_runs,
+    open_run,
+    shipped_policies,
+)
 from diamond_attention.runs.settings import Settings, flat, parse_sizes, team_sizes, to_json
 from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.contract import TeamSize
@@ -182,6 +190,8 @@ class SmacliteReplayOptions:
     """Replay recorded episodes of the original SMAClite in this engine, step by step, and say what differs."""
 
     traces: tyro.conf.Positional[tuple[Path, ...]]
+    to: Path | None = None
+    """Also write what was found to this JSON file."""
 
 
 @dataclass(frozen=True)
@@ -397,9 +407,17 @@ def demo_command(arguments: Sequence[str]) -> int:
 def smaclite_replay_command(arguments: Sequence[str]) -> int:
     options = _parse(SmacliteReplayOptions, arguments, "smaclite-replay")
     _choose_device("cpu", quiet=True)  # in double precision, as the original computes
-    from diamond_attention.worlds.smaclite.replay import main as replay
+    from diamond_attention.worlds.smaclite import replay
 
-    return replay(options.traces)
+    if options.to is not None:
+        check_writable(options.to)
+    environment = describe_environment()  # first, because the source may be changed meanwhile
+    comparisons = replay.compare_all(options.traces)
+    print(replay.report(comparisons))
+    if options.to is not None:
+        found = {"environment": environment, **replay.as_json(comparisons)}
+        options.to.write_text(json.dumps(found, indent=2) + "\n")
+    return 0 if replay.enough_match(comparisons) else 1
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {

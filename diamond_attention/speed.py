@@ -1,6 +1,7 @@
 """How fast a world steps, trains and decides: the half of `diamond bench` for worlds that take many steps.
 
-    simulation   random actions, rewards computed, nothing learned; Simple Spread beside VMAS in the same run
+    simulation   random actions, rewards computed, nothing learned; Simple Spread beside VMAS in the same run,
+                 SMAClite on four maps with observations
     training     updates of the preset as `diamond train` makes them
     parts        an update's rollout, its minibatch epochs, and the world's steps alone
     decisions    one agent's policy on one view, on one CPU core: what a robot would have to wait for
@@ -36,49 +37,87 @@ from diamond_attention.runs.settings import Settings, from_json, padded, to_json
 from diamond_attention.runs.train import advance_seeds, stack_seeds
 from diamond_attention.worlds import vmas_bridge
 from diamond_attention.worlds.contract import Actions, State, TeamSize, World
+from diamond_attention.worlds.smaclite import battle
+from diamond_attention.worlds.smaclite.scenario import scenario_of
+from diamond_attention.worlds.smaclite.scripted import choose_at_random
 
 AGENTS = 4
 ENVS = {"cpu": (64, 1024, 8192), "gpu": (4096, 65_536)}
+BATTLES: dict[str, dict[str, tuple[int, ...]]] = {
+    "cpu": dict.fromkeys(("2s3z", "3s5z", "MMM2", "27m_vs_30m"), (256,)),
+    # Fewer battles of 57 units, which make thirty times the pairs that ten do.
+    "gpu": {"2s3z": (1024, 8192), "3s5z": (1024, 8192), "MMM2": (1024, 8192), "27m_vs_30m": (1024, 2048)},
+}
+"""SMAClite: how many battles at once on each map."""
 TEAM_SIZES = (4, 16, 64)
 """At which decisions are timed."""
 STEPS_A_CALL = 100
 """Steps in one compiled call: the learner's rollouts are of this order."""
+STEPS_A_CALL_OF_BATTLES = 16
+"""Fewer, because a step of a large battle takes long on a CPU."""
+STEPS_BEFORE_BATTLES_ARE_TIMED = 64
+"""Longer than most random battles last, so that early and late situations are mixed as in training."""
 TURNS = 3
 SECONDS_A_TURN = 0.5
 SECONDS_OF_UPDATES = 5.0
 DECISIONS = 200
 
 RECORDED = tuple(
-    {"what": what, "device": device, "system": system, "setting": setting, "steps_per_second": speed}
-    for what, device, system, setting, speed in (
-        ("simulation", "cpu", "VMAS 1.5.2", "64 envs", 1.8e4),
-        ("simulation", "cpu", "VMAS 1.5.2", "1,024 envs", 2.0e5),
-        ("simulation", "cpu", "VMAS 1.5.2", "8,192 envs", 3.8e5),
-        ("simulation", "cpu", "JaxMARL 0.2.0 MPE", "64 envs", 1.7e5),
-        ("simulation", "cpu", "JaxMARL 0.2.0 MPE", "1,024 envs", 2.1e5),
-        ("simulation", "gpu", "JaxMARL 0.2.0 MPE", "4,096 envs", 7.7e7),
-        ("simulation", "gpu", "JaxMARL 0.2.0 MPE", "65,536 envs", 3.6e8),
-        ("training", "cpu", "BenchMARL 1.5.2 MAPPO", "64 envs, MLP 64×64, 10 epochs", 3.1e3),
-        ("training", "cpu", "Stable-Baselines3 2.9.2 PPO", "64 envs, joint MLP 64×64, 10 epochs", 7.3e3),
-        ("training", "gpu", "JaxMARL 0.2.0 IPPO", "4,096 envs × 32 steps, MLP 64×64, 5 epochs", 8.3e6),
+    {"world": world, "what": what, "device": device, "system": system, "setting": setting, "steps_per_second": speed}
+    for world, what, device, system, setting, speed in (
+        ("spread", "simulation", "cpu", "VMAS 1.5.2", "64 envs", 1.8e4),
+        ("spread", "simulation", "cpu", "VMAS 1.5.2", "1,024 envs", 2.0e5),
+        ("spread", "simulation", "cpu", "VMAS 1.5.2", "8,192 envs", 3.8e5),
+        ("spread", "simulation", "cpu", "JaxMARL 0.2.0 MPE", "64 envs", 1.7e5),
+        ("spread", "simulation", "cpu", "JaxMARL 0.2.0 MPE", "1,024 envs", 2.1e5),
+        ("spread", "simulation", "gpu", "JaxMARL 0.2.0 MPE", "4,096 envs", 7.7e7),
+        ("spread", "simulation", "gpu", "JaxMARL 0.2.0 MPE", "65,536 envs", 3.6e8),
+        ("spread", "training", "cpu", "BenchMARL 1.5.2 MAPPO", "64 envs, MLP 64×64, 10 epochs", 3.1e3),
+        ("spread", "training", "cpu", "Stable-Baselines3 2.9.2 PPO", "64 envs, joint MLP 64×64, 10 epochs", 7.3e3),
+        ("spread", "training", "gpu", "JaxMARL 0.2.0 IPPO", "4,096 envs × 32 steps, MLP 64×64, 5 epochs", 8.3e6),
+        ("smaclite", "simulation", "cpu", "SMAClite, numpy", "2s3z, one core", 56.0),
+        ("smaclite", "simulation", "cpu", "SMAClite, numpy", "3s5z, one core", 42.0),
+        ("smaclite", "simulation", "cpu", "SMAClite, numpy", "MMM2, one core", 28.9),
+        ("smaclite", "simulation", "cpu", "SMAClite, C++", "2s3z, one core", 89.0),
+        ("smaclite", "simulation", "cpu", "SMAClite, C++", "3s5z, one core", 77.0),
+        ("smaclite", "simulation", "cpu", "SMAClite, C++", "MMM2, one core", 52.4),
+        ("smaclite", "simulation", "cpu", "JaxMARL 0.2.0 SMAX, a simpler game", "2s3z, 64 envs", 3.1e4),
+        ("smaclite", "simulation", "gpu", "JaxMARL 0.2.0 SMAX, a simpler game", "2s3z, 4,096 envs", 1.4e7),
+        ("smaclite", "simulation", "gpu", "JaxMARL 0.2.0 SMAX, a simpler game", "2s3z, 16,384 envs", 2.2e7),
     )
 )
-"""Simple Spread with four agents, recorded elsewhere: on one AMD EPYC core (±20 %) or one H200, not in this run."""
+"""Recorded elsewhere: on one AMD EPYC core (±20 %) or one H200, not in this run. Simple Spread has four agents."""
 
 
 def measure_speed(settings: Settings, seed_counts: tuple[int, ...]) -> dict[str, Any]:
     """Everything, as JSON values."""
     device = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    measured: dict[str, Any]
+    if settings.world.name == "smaclite":
+        battles = [measure_battles(name, envs) for name, counts in BATTLES[device].items() for envs in counts]
+        measured = {"simulation": battles}
+    else:
+        measured = {
+            "simulation": [measure_simulation(settings, envs) for envs in ENVS[device]],
+            "vmas": vmas_used(settings.world),
+        }
     return {
-        "simulation": [measure_simulation(settings, envs) for envs in ENVS[device]],
-        "vmas": vmas_used(settings.world),
+        **measured,
         "training": [measure_training(settings, seeds) for seeds in seed_counts],
         "parts": measure_parts(settings),
         "decisions": measure_decisions(settings),
-        "recorded_elsewhere": [
-            row for row in RECORDED if row["device"] == device and settings.world.name == "spread"
-        ],
+        "device_memory_peak_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+        "recorded_elsewhere": recorded_beside(settings.world.name, device),
     }
+
+
+def recorded_beside(world: str, device: str) -> list[dict[str, Any]]:
+    """What was recorded of this world on such a device; the original SMAClite, which has no other, on the CPU."""
+    return [
+        row
+        for row in RECORDED
+        if row["world"] == world and (row["device"] == device or str(row["system"]).startswith("SMAClite"))
+    ]
 
 
 # --- Simulation -----------------------------------------------------------------------------------
@@ -166,12 +205,78 @@ def random_actions(world: World, state: State, key: PRNGKeyArray) -> Actions:
     return jax.random.categorical(key, jnp.where(allowed, 0.0, -jnp.inf))
 
 
-def _steps_for(play: Callable[[int], None], seconds: float) -> int:
+def measure_battles(map_name: str, envs: int) -> dict[str, Any]:
+    """Steps a second of `envs` battles of SMAClite at once: random legal actions, the original's observations.
+
+    Battles begin anew as they end or reach the map's time limit. Constraints of collision avoidance that found no
+    room in the map's budget are counted beside it.
+    """
+    scenario = scenario_of(map_name)
+    first = battle.start(scenario)
+
+    def one_step(carry: tuple[battle.BattleState, Array], key: PRNGKeyArray) -> tuple[Any, tuple[Array, Array]]:
+        state, step_of_battle = carry
+        action_key, order_key = jax.random.split(key)
+        actions = choose_at_random(action_key, battle.legal_actions(scenario, state))
+        outcome = battle.step(scenario, state, actions, battle.draw_turn_orders(scenario, order_key))
+        legal = battle.legal_actions(scenario, outcome.state)
+        # Summed, or the compiler would leave out what nobody reads.
+        seen = jnp.sum(battle.observations(scenario, outcome.state, legal))
+        over = outcome.done | (step_of_battle + 1 >= scenario.map.time_limit)
+        fresh = first._replace(lines_dropped=outcome.state.lines_dropped)
+        state = jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, outcome.state)
+        return (state, jnp.where(over, 0, step_of_battle + 1)), (outcome.reward, seen)
+
+    @jax.jit
+    def many_steps(carry: Any, key: PRNGKeyArray) -> Any:
+        keys = jax.random.split(key, (envs, STEPS_A_CALL_OF_BATTLES))
+        return jax.vmap(lambda one, keys: jax.lax.scan(one_step, one, keys))(carry, keys)
+
+    carry = jax.vmap(lambda _: (first, jnp.zeros((), jnp.int32)))(jnp.arange(envs))
+    with without_compilation_cache():
+        started = time.perf_counter()
+        program = many_steps.lower(carry, jax.random.key(0)).compile()
+        compile_seconds = time.perf_counter() - started
+    calls = 0
+
+    def play(steps: int) -> None:
+        nonlocal carry, calls
+        for _ in range(steps // STEPS_A_CALL_OF_BATTLES):
+            carry, _ = program(carry, jax.random.key(calls))
+            calls += 1
+        jax.block_until_ready(carry)
+
+    play(STEPS_BEFORE_BATTLES_ARE_TIMED)
+    steps = _steps_for(play, SECONDS_A_TURN, STEPS_A_CALL_OF_BATTLES)
+    best = _best_of_turns({"ours": partial(play, steps)})
+    return {
+        "map": map_name,
+        "envs": envs,
+        "agents": scenario.number_of_agents,
+        "enemies": scenario.number_of_enemies,
+        "steps_per_second": envs * steps / best["ours"],
+        "compile_seconds": compile_seconds,
+        "steps_played": envs * STEPS_A_CALL_OF_BATTLES * calls,
+        "lines_dropped": int(carry[0].lines_dropped.sum()),
+        "program_bytes": _program_bytes(program),
+    }
+
+
+def _program_bytes(program: Any) -> int | None:
+    """Memory a compiled program needs at once: what it is given, returns and works with. None where nobody tells."""
+    told = program.memory_analysis()
+    if told is None:
+        return None
+    shared = told.alias_size_in_bytes  # given and returned in the same place
+    return told.argument_size_in_bytes + told.output_size_in_bytes + told.temp_size_in_bytes - shared
+
+
+def _steps_for(play: Callable[[int], None], seconds: float, steps_a_call: int = STEPS_A_CALL) -> int:
     """How many steps fill a turn, in whole calls."""
-    play(STEPS_A_CALL)  # compiles
+    play(steps_a_call)  # compiles
     started = time.perf_counter()
-    play(STEPS_A_CALL)
-    return STEPS_A_CALL * max(1, round(seconds / (time.perf_counter() - started)))
+    play(steps_a_call)
+    return steps_a_call * max(1, round(seconds / (time.perf_counter() - started)))
 
 
 def _best_of_turns(players: dict[str, Callable[[], Any]]) -> dict[str, float]:
@@ -208,6 +313,7 @@ def measure_training(settings: Settings, seeds: int) -> dict[str, Any]:
         "updates_timed": updates,
         "updates_per_second": 1.0 / per_update,
         "steps_per_second": seeds * settings.ppo.steps_per_update / per_update,
+        "program_bytes": _program_bytes(advance),
     }
 
 

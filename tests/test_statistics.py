@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
-from diamond_attention.evaluation.statistics import paired_interval, seed_interval, wilson_interval
+from diamond_attention.evaluation.statistics import (
+    TwoRates,
+    holm,
+    paired_interval,
+    seed_interval,
+    two_rates_p_value,
+    wilson_interval,
+)
 
 
 def test_wilson_against_its_formula():
@@ -72,3 +80,28 @@ def test_no_share_of_nothing_and_no_pairs_of_unequal_lists():
     for ours, theirs in (([1.0], [1.0, 2.0]), ([], [])):
         with pytest.raises(ValueError, match="paired"):
             paired_interval(ours, theirs)
+
+
+def test_two_rates_against_the_chi_square_test():
+    """The square of the pooled z is the chi-square of the table without Yates's correction."""
+    from scipy.stats import chi2_contingency
+
+    for won, played, their_wins, their_played in [(15, 100, 610, 4000), (34, 94, 900, 4000), (1, 10, 9, 10)]:
+        table = [[won, played - won], [their_wins, their_played - their_wins]]
+        expected = chi2_contingency(table, correction=False).pvalue
+        assert two_rates_p_value([TwoRates(won, played, their_wins, their_played)]) == pytest.approx(expected)
+    assert two_rates_p_value([TwoRates(0, 10, 0, 50)]) == 1.0
+
+
+def test_differences_add_up_over_conditions_and_opposite_ones_cancel():
+    lower, higher = TwoRates(20, 100, 30, 100), TwoRates(30, 100, 20, 100)
+    assert two_rates_p_value([lower, higher]) == pytest.approx(1.0)
+    # Twice the same evidence: z grows by the square root of two.
+    one, both = (ndtri(two_rates_p_value([lower] * times) / 2) for times in (1, 2))
+    assert both == pytest.approx(np.sqrt(2) * one)
+
+
+def test_holm_multiplies_the_smallest_most_and_keeps_the_order():
+    assert holm([0.5, 0.001, 0.02]) == pytest.approx([0.5, 0.003, 0.04])
+    assert holm([0.02, 0.03]) == pytest.approx([0.04, 0.04])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]

@@ -134,11 +134,16 @@ def test_make_has_the_targets_the_readme_names():
 
 
 def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):
-    """No number without its rows: the README's tables are made from results/, and stay so."""
+    """No number without its rows: these tables are made from results/, and stay so."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import particle_results
+    import smaclite_results
+    import smaclite_statistics
     import xor_results
 
     text = (ROOT / "README.md").read_text()
     assert xor_results.with_tables(text) == text
     assert particle_results.with_tables(text) == text
+    assert smaclite_results.with_tables(text) == text
+    page = (ROOT / "docs" / "smaclite.md").read_text()
+    assert smaclite_statistics.with_table(page) == page

@@ -21,3 +21,14 @@ PAPER_XOR: dict[tuple[str, tuple[int, int], tuple[int, int], str], float] = {
     ("dropout", (3, 3), (3, 3), "greedy"): 0.0,
     ("dropout", (3, 3), (3, 3), "sampled"): 0.22,
 }
+
+PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
+    # (mask, map trained on, map played): Table 2, columns "Ours", "w/o mask" and "(dropout)". Whether play was greedy
+    # or sampled is not said.
+    ("rank", "2s3z", "2s3z"): 0.832,
+    ("rank", "2s3z", "3s5z"): 0.497,
+    ("none", "2s3z", "2s3z"): 1.0,
+    ("none", "2s3z", "3s5z"): 0.0,
+    ("dropout", "2s3z", "2s3z"): 1.0,
+    ("dropout", "2s3z", "3s5z"): 0.0,
+}

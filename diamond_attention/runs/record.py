@@ -262,6 +262,15 @@ def _read_json(path: Path) -> dict[str, Any]:
     return values
 
 
+def check_writable(to: Path) -> None:
+    """Before minutes of work whose outcome is to be written there."""
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.open("a").close()
+    except OSError as error:
+        raise UserError(f"--to is {to}, which cannot be written ({error.strerror}).") from None
+
+
 def describe_environment() -> dict[str, Any]:
     """Versions, commit and device: what a reader needs to run it again."""
     device = jax.devices()[0]

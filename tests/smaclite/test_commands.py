@@ -1,4 +1,4 @@
-"""SMAClite from the command line: train, evaluate on other maps, watch, replay."""
+"""SMAClite from the command line: train, evaluate on other maps, watch, replay, bench."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from diamond_attention import speed
 from diamond_attention.command_line import run_command
 from diamond_attention.reports.battle_movie import FRAMES_PER_SECOND
 from diamond_attention.runs.record import read_rows
@@ -108,3 +109,39 @@ def test_replay_says_what_it_found(tmp_path, capsys):
     np.savez(other, hp=np.zeros(3))
     assert "not a SMAClite trace" in sentence(capsys, "smaclite-replay", str(other))
     assert "at least one" in sentence(capsys, "smaclite-replay")
+
+
+def test_bench_of_battles_stands_beside_the_original(tmp_path, monkeypatch, capsys):
+    """Training, parts and decisions are measured as for every world, and compile for a minute, so not here."""
+    training = {"seeds": 1, "compile_seconds": 2.0, "updates_per_second": 3.0, "steps_per_second": 4.0}
+    parts = dict.fromkeys(("update_seconds", "rollout_seconds", "epochs_seconds", "simulation_seconds"), 1.0)
+    monkeypatch.setattr(speed, "measure_training", lambda settings, seeds: training | {"program_bytes": 5 * 2**20})
+    monkeypatch.setattr(speed, "measure_parts", lambda settings: parts)
+    monkeypatch.setattr(speed, "measure_decisions", lambda settings: [])
+    monkeypatch.setattr(speed, "BATTLES", {"cpu": {"2s_vs_1sc": (3,)}})
+    monkeypatch.setattr(speed, "SECONDS_A_TURN", 0.01)
+    assert run_command(["bench", "smaclite", "--to", str(tmp_path / "b.json")]) == 0
+    measured = json.loads((tmp_path / "b.json").read_text())
+    (row,) = measured["simulation"]
+    assert (row["map"], row["envs"], row["agents"], row["enemies"]) == ("2s_vs_1sc", 3, 2, 1)
+    assert row["steps_per_second"] > 0
+    # 64 steps first, two calls of 16 to see how long one takes, then three turns.
+    assert row["steps_played"] >= 3 * (64 + 5 * 16)
+    assert row["lines_dropped"] == 0
+    assert row["program_bytes"] > 0
+    assert measured["device_memory_peak_bytes"] is None  # nobody counts it on the CPU
+    assert "vmas" not in measured["environment"]["versions"]
+    assert measured["preset"] == "smaclite"
+    assert {row["device"] for row in measured["recorded_elsewhere"]} == {"cpu"}
+    printed = capsys.readouterr().out
+    assert "2s_vs_1sc, 3 battles" in printed
+    assert "SMAClite, numpy, recorded elsewhere" in printed
+    assert "5 MiB" in printed
+    assert "VMAS" not in printed
+
+
+def test_the_original_stands_beside_a_gpu_too():
+    """It has no version for one."""
+    beside = {(row["device"], row["steps_per_second"]) for row in speed.recorded_beside("smaclite", "gpu")}
+    assert {("cpu", 56.0), ("gpu", 2.2e7)} <= beside
+    assert ("cpu", 3.1e4) not in beside
