@@ -244,7 +244,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options = _parse(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     sizes = [_sizes(run, options.agents, options.tasks) for run in runs]
-    variants = [_maps_to_play(run, options.map, options.jitter) for run in runs]
+    variants = [_variant_to_play(run, options.map, options.jitter) for run in runs]
     from diamond_attention.evaluation.evaluate import Play, check_simulator, evaluate
 
     for run, run_sizes in zip(runs, sizes, strict=True):  # before anything is played
@@ -253,25 +253,21 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     episodes = {}
-    for run, run_sizes, run_variants in zip(runs, sizes, variants, strict=True):
+    for run, run_sizes, world in zip(runs, sizes, variants, strict=True):
         if run.failure is not None:
             print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
             continue
-        episodes[run.path] = [
-            row
-            for world in run_variants or (None,)
-            for row in evaluate(
-                run,
-                sizes=run_sizes if world is None else None,
-                episodes=options.episodes,
-                play=play,
-                dropout=None if options.dropout is None else options.dropout == "on",
-                seed=options.seed,
-                checkpoint=options.checkpoint,
-                simulator=options.simulator,
-                world=world,
-            )
-        ]
+        episodes[run.path] = evaluate(
+            run,
+            sizes=run_sizes if world is None else None,
+            episodes=options.episodes,
+            play=play,
+            dropout=None if options.dropout is None else options.dropout == "on",
+            seed=options.seed,
+            checkpoint=options.checkpoint,
+            simulator=options.simulator,
+            world=world,
+        )
     _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
 
@@ -568,16 +564,15 @@ def _sizes(run: Run, agents: str | None, tasks: str | None) -> tuple[TeamSize, .
     )
 
 
-def _maps_to_play(run: Run, maps: str | None, jitter: float | None) -> tuple[Smaclite, ...]:
-    """SMAClite: one world for each map, alone, so that each has its own time limit; none for other worlds."""
+def _variant_to_play(run: Run, maps: str | None, jitter: float | None) -> Smaclite | None:
+    """SMAClite: the run's world with the maps and starts asked for; none for other worlds."""
     world = run.settings.world
     if not isinstance(world, Smaclite):
         for option, value in (("--map", maps), ("--jitter", jitter)):
             if value is not None:
                 raise UserError(f"{option} is {value}, but {run.path} was trained on {world.name}, which has none.")
-        return ()
-    world = dataclasses.replace(world, map=maps or world.map, jitter=world.jitter if jitter is None else jitter)
-    return tuple(dataclasses.replace(world, map=name) for name in world.maps)
+        return None
+    return dataclasses.replace(world, map=maps or world.map, jitter=world.jitter if jitter is None else jitter)
 
 
 def _choose_device(device: Device | None, quiet: bool) -> None:

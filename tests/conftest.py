@@ -6,3 +6,6 @@ from pathlib import Path
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# The tests compile far longer than they compute, so what they want is programs that compile quickly: these two cut
+# compiling to a third. With `XLA_FLAGS= make test` programs are compiled as users get them.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")

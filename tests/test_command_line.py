@@ -171,7 +171,10 @@ def test_table_prints_text_and_markdown(group, capsys):
     assert "rank mask" in text
     assert "1.00/1.00" in text  # the paper's own numbers for n=k=2
     assert run_command(["table", str(group), "--markdown"]) == 0
-    assert capsys.readouterr().out.startswith("| policy |")
+    title, table = capsys.readouterr().out.split("\n\n")
+    assert title in text
+    assert title.startswith("Success rate")
+    assert table.startswith("| policy |")
 
 
 def test_figures_are_drawn(group, tmp_path, capsys):

@@ -89,7 +89,13 @@ def test_the_table_reports_the_return_of_an_agent_and_the_measures(spread, capsy
     assert "R, the return divided by the agents" in printed
     assert "Success" not in printed
     assert line.interval.with_decimals(1) in printed
-    headings = tables.as_markdown(lines).splitlines()[0]
+    *sentences, table = tables.as_markdown(lines).split("\n\n")
+    assert [sentence.split(":")[0] for sentence in sentences] == [
+        "R, the return divided by the agents",
+        "collisions",
+        "covered",
+    ]
+    headings = table.splitlines()[0]
     for heading in ("R greedy π*", "R sampled π", "collisions π*/π", "covered π*/π"):
         assert heading in headings
     assert "simulator" not in headings
@@ -101,7 +107,7 @@ def test_food_prints_its_collections_and_stands_in_a_table_of_its_own(spread, fo
     for run in (*spread, *food):
         evaluate(run, episodes=2)
     text = tables.as_markdown(tables.table_lines([*spread, *food]))
-    of_food, of_spread = text.split("\n\n")
+    of_food, of_spread = (part for part in text.split("\n\n") if part.startswith("|"))
     assert "collections π*/π" in of_food
     assert "covered" not in of_food
     assert "covered π*/π" in of_spread

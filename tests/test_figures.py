@@ -12,7 +12,7 @@ from PIL import Image
 
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
-from diamond_attention.reports import figures, movie, scores, snapshots
+from diamond_attention.reports import figures, gif, movie, scores, snapshots
 from diamond_attention.reports.anchors import anchors
 from diamond_attention.reports.recording import record, size_to_show
 from diamond_attention.runs.assemble import begin_learning
@@ -264,6 +264,7 @@ def test_a_movie_has_a_frame_a_step_and_stays_small(folder, tmp_path, capsys):
         assert film.info["duration"] == 100
         assert film.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
         film.seek(20)
+        assert film.info["duration"] == gif.END  # time to see how it ended
         last = np.asarray(film.convert("RGB")).astype(int)
     assert to.stat().st_size < 21 * 20_000
     run = find_runs([folder / "food"])[0]

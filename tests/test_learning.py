@@ -1,6 +1,7 @@
 """Advantages and PPO against closed forms, and the learning results the whole project rests on."""
 
 import dataclasses
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -36,9 +37,16 @@ from diamond_attention.worlds.xor import Xor, floor
 TINY = Settings(
     world=Xor(),
     policy=PolicySettings(width=8),
-    ppo=PpoSettings(envs=8, steps=2, batch=16, learning_rate=1e-3),
+    ppo=PpoSettings(envs=8, steps=2, batch=16, epochs=8, learning_rate=3e-3, target_kl=None),
     total_steps=160,
 )
+
+
+@cache
+def update_of(settings: Settings):
+    """One compiled program for each settings: compiling one takes longer than all that the tests do with it."""
+    learner = build_learner(settings)
+    return jax.jit(lambda state: update(learner, state))
 
 
 def advantages(reward, value, next_value, terminated=None, truncated=None, gamma=0.9, gae_lambda=0.8):
@@ -87,16 +95,10 @@ def test_no_advantage_crosses_the_end_of_an_episode(how):
     assert float(after[2]) > 0
 
 
-@pytest.mark.parametrize(
-    ("mask", "ratio"),
-    [(mask, ratio) for mask in ("rank", "none", "dropout") for ratio in ("joint", "agent")]
-    + [("signed", "agent"), ("floor", "agent"), ("first", "agent"), ("split", "agent")],
-)
-def test_the_first_ratio_is_one(mask, ratio):
+@pytest.mark.parametrize("mask", ["rank", "none", "dropout", "signed", "floor", "first", "split"])
+def test_the_first_ratio_is_one(mask):
     """Ranks and dropout masks are data: asked the same question again, the policy gives the same answer."""
-    settings = dataclasses.replace(
-        TINY, policy=PolicySettings(width=8, mask=mask), ppo=dataclasses.replace(TINY.ppo, ratio=ratio)
-    )
+    settings = dataclasses.replace(TINY, policy=PolicySettings(width=8, mask=mask))
     learner, state = build_learner(settings), begin_learning(settings, 0)
 
     @jax.jit
@@ -109,56 +111,62 @@ def test_the_first_ratio_is_one(mask, ratio):
         again = jax.vmap(jax.vmap(lambda v, a: state.weights.policy(v)[0].log_probability(a)))(
             flat.views, flat.actions
         )
-        return flat.log_probability, again, ppo_loss(settings.ppo, state.weights, flat, gain, gain)[1]
+        parts = [
+            ppo_loss(dataclasses.replace(settings.ppo, ratio=ratio), state.weights, flat, gain, gain)[1]
+            for ratio in ("joint", "agent")
+        ]
+        return flat.log_probability, again, parts
 
-    before, again, parts = first_loss(state)
-    np.testing.assert_allclose(again, before, atol=1e-6)
-    assert float(parts["kl"]) == pytest.approx(0, abs=1e-7)
-    assert float(parts["clip_fraction"]) == 0
+    before, again, (joint, agent) = first_loss(state)
+    np.testing.assert_allclose(again, before, rtol=1e-6, atol=1e-6)
+    for parts in (joint, agent):
+        assert float(parts["kl"]) == pytest.approx(0, abs=1e-7)
+        assert float(parts["clip_fraction"]) == 0
 
 
 def test_the_joint_ratio_is_the_product_of_the_agents_own():
     """Two agents whose probabilities double: jointly 4, each 2; clipped at 1.2 either way."""
     settings = PpoSettings(envs=2, steps=1, batch=2, normalise_advantages=False, value_coefficient=0.0)
-    state = begin_learning(TINY, 0)
     learner = build_learner(TINY)
-    _, experience = jax.vmap(
-        lambda team, key: collect(learner.world, jnp.asarray(learner.sizes), *state.weights, team, key, 1, 1)
-    )(jax.tree.map(lambda x: x[:2], state.teams), jax.random.split(jax.random.key(1), 2))
-    flat = jax.tree.map(lambda x: x.reshape(2, *x.shape[2:]), experience)
-    halved = flat._replace(log_probability=flat.log_probability - jnp.log(2.0))
-    up, down = jnp.ones(2), -jnp.ones(2)
+
+    @jax.jit
+    def policy_losses(state):
+        _, experience = jax.vmap(
+            lambda team, key: collect(learner.world, jnp.asarray(learner.sizes), *state.weights, team, key, 1, 1)
+        )(jax.tree.map(lambda x: x[:2], state.teams), jax.random.split(jax.random.key(1), 2))
+        flat = jax.tree.map(lambda x: x.reshape(2, *x.shape[2:]), experience)
+        halved = flat._replace(log_probability=flat.log_probability - jnp.log(2.0))
+        up, down = jnp.ones(2), -jnp.ones(2)
+        return {
+            ratio: [
+                ppo_loss(dataclasses.replace(settings, ratio=ratio), state.weights, halved, gain, up)[1][
+                    "policy_loss"
+                ]
+                for gain in (up, down)
+            ]
+            for ratio in ("joint", "agent")
+        }
+
+    losses = policy_losses(begin_learning(TINY, 0))
     for ratio, size in (("joint", 4.0), ("agent", 2.0)):
-        chosen = dataclasses.replace(settings, ratio=ratio)
         # A gain is clipped at 1.2; a loss is not clipped from above: min(-ratio, -1.2).
-        assert float(ppo_loss(chosen, state.weights, halved, up, up)[1]["policy_loss"]) == pytest.approx(
-            -1.2, rel=1e-4
-        )
-        assert float(ppo_loss(chosen, state.weights, halved, down, up)[1]["policy_loss"]) == pytest.approx(
-            size, rel=1e-4
-        )
+        np.testing.assert_allclose(losses[ratio], [-1.2, size], rtol=1e-4)
 
 
 def test_updates_stop_once_the_policy_has_moved_too_far():
-    far = dataclasses.replace(
-        TINY.ppo, envs=64, batch=128, epochs=8, learning_rate=3e-3, target_kl=1e-3, anneal=False
-    )
-    settings = dataclasses.replace(TINY, ppo=far)
-    _, metrics = jax.jit(lambda s: update(build_learner(settings), s))(begin_learning(settings, 0))
+    near = dataclasses.replace(TINY, ppo=dataclasses.replace(TINY.ppo, target_kl=1e-3))
+    _, metrics = update_of(near)(begin_learning(TINY, 0))
     assert 1 <= int(metrics["minibatches"]) < 8
-    free = dataclasses.replace(settings, ppo=dataclasses.replace(far, target_kl=None))
-    _, metrics = jax.jit(lambda s: update(build_learner(free), s))(begin_learning(free, 0))
+    _, metrics = update_of(TINY)(begin_learning(TINY, 0))
     assert int(metrics["minibatches"]) == 8
 
 
 def test_the_learning_rate_anneals_to_zero():
-    learner, state = build_learner(TINY), begin_learning(TINY, 0)
-    step = jax.jit(lambda s: update(learner, s))
-    rates = []
+    state, rates = begin_learning(TINY, 0), []
     for _ in range(TINY.total_updates):
-        state, metrics = step(state)
+        state, metrics = update_of(TINY)(state)
         rates.append(float(metrics["learning_rate"]))
-    np.testing.assert_allclose(rates, 1e-3 * (1 - np.arange(10) / 10), rtol=1e-5)
+    np.testing.assert_allclose(rates, 3e-3 * (1 - np.arange(10) / 10), rtol=1e-5)
 
 
 def test_failure_numbers_name_their_tensors():
@@ -207,43 +215,42 @@ class Waiting:
         return TeamView(jnp.ones((1, 1)), jnp.ones((1, 1)), jnp.ones(1, bool), jnp.ones(1, bool))
 
 
+WAITING = Settings(
+    world=Waiting(), agents="1", policy=PolicySettings(width=8), ppo=PpoSettings(envs=64, steps=2, batch=128)
+)
+
+
+@partial(jax.jit, static_argnums=2)
+def waited(weights: Weights, team: TeamState, cut_after: int | None = None) -> Experience:
+    return collect(WAITING.world, jnp.array([[1, 1]]), *weights, team, jax.random.key(0), 7, 1, cut_after)[1]
+
+
+def begin_waiting(cut_at: int | None = None) -> tuple[Weights, TeamState]:
+    team = begin_episode(WAITING.world, jnp.array([[1, 1]]), jax.random.key(0), cut_at)
+    return begin_learning(WAITING, 0).weights, team
+
+
 def test_a_time_limit_is_truncation_and_episodes_restart():
-    settings = Settings(
-        world=Waiting(), agents="1", policy=PolicySettings(width=8), ppo=PpoSettings(envs=2, steps=7, batch=14)
-    )
-    experience = waited(settings, begin_episode(settings.world, jnp.array([[1, 1]]), jax.random.key(0)))
+    experience = waited(*begin_waiting())
     assert experience.truncated.tolist() == [False, False, True, False, False, True, False]
     assert not bool(experience.terminated.any())
     assert experience.finished_return.tolist() == [0, 0, 3, 0, 0, 3, 0]
 
 
-def waited(settings: Settings, team: TeamState, cut_after: int | None = None) -> Experience:
-    weights = begin_learning(settings, 0).weights
-    sizes = jnp.array([[1, 1]])
-    return jax.jit(lambda w: collect(settings.world, sizes, *w, team, jax.random.key(0), 7, 1, cut_after))(weights)[1]
-
-
 def test_a_first_episode_cut_short_is_truncated_but_not_reported():
-    settings = Settings(world=Waiting(), agents="1", policy=PolicySettings(width=8))
-    short = begin_episode(settings.world, jnp.array([[1, 1]]), jax.random.key(0), cut_at=1)
-    experience = waited(settings, short)
+    experience = waited(*begin_waiting(cut_at=1))
     assert experience.truncated.tolist() == [True, False, False, True, False, False, True]
     assert experience.finished_return.tolist() == [0, 0, 0, 3, 0, 0, 3]
 
 
 def test_training_episodes_may_be_cut_before_the_worlds_limit():
-    settings = Settings(world=Waiting(), agents="1", policy=PolicySettings(width=8))
-    begun = begin_episode(settings.world, jnp.array([[1, 1]]), jax.random.key(0), cut_at=2)
-    experience = waited(settings, begun, cut_after=2)
+    experience = waited(*begin_waiting(cut_at=2), 2)
     assert experience.truncated.tolist() == [False, True, False, True, False, True, False]
     assert experience.finished_return.tolist() == [0, 2, 0, 2, 0, 2, 0]
 
 
 def test_teams_begin_out_of_phase():
-    settings = Settings(
-        world=Waiting(), agents="1", policy=PolicySettings(width=8), ppo=PpoSettings(envs=64, batch=128)
-    )
-    assert set(begin_learning(settings, 0).teams.cut_at.tolist()) == {1, 2, 3}
+    assert set(begin_learning(WAITING, 0).teams.cut_at.tolist()) == {1, 2, 3}
 
 
 def test_in_half_precision_the_policy_says_nearly_the_same_and_learns_in_full():
@@ -251,34 +258,34 @@ def test_in_half_precision_the_policy_says_nearly_the_same_and_learns_in_full():
     state = begin_learning(settings, 0)
     team = jax.tree.map(lambda x: x[0], state.teams)
     views = settings.world.views(team.world, draw_ranks(jax.random.key(1), 4))
-    full, _ = jax.vmap(state.weights.policy)(views)
-    half, _ = jax.vmap(computing_in("bfloat16", state.weights.policy))(views)
+    full, half = jax.jit(
+        lambda policy: [jax.vmap(computing_in(precision, policy))(views)[0] for precision in ("float32", "bfloat16")]
+    )(state.weights.policy)
     assert half.mean.dtype == jnp.float32
     assert not np.array_equal(half.mean, full.mean)
     np.testing.assert_allclose(half.mean, full.mean, atol=0.1 * float(jnp.abs(full.mean).max()))
-    learner = build_learner(
-        dataclasses.replace(settings, ppo=dataclasses.replace(settings.ppo, precision="bfloat16"))
-    )
-    after, _ = jax.jit(lambda s: update(learner, s))(state)
+    halved = dataclasses.replace(settings, ppo=dataclasses.replace(settings.ppo, precision="bfloat16"))
+    after, _ = update_of(halved)(state)
     assert {x.dtype for x in jax.tree.leaves(after.weights)} == {jnp.dtype("float32")}
     assert int(after.failure) == 0
 
 
 def test_following_the_values_changes_no_value():
     """The critic's last layer is corrected for the new scale, so what it says about any state stays the same."""
-    settings = Settings(world=Waiting(), agents="1", policy=PolicySettings(width=8))
-    weights = begin_learning(settings, 0).weights
-    view = settings.world.team_view(None)
+    weights = begin_learning(WAITING, 0).weights
+    view = WAITING.world.team_view(None)
+    value_of = jax.jit(lambda critic: critic(view))
     scale = ValueScale(*jnp.array([0.3, 2.0, 0.5]))
     targets = jnp.array([-900.0, -700.0, -100.0])
-    moved_weights, moved = follow_values(weights, scale, targets)
+    follow = jax.jit(follow_values)
+    moved_weights, moved = follow(weights, scale, targets)
     values = []
     for critic, by in ((weights.critic, scale), (moved_weights.critic, moved)):
         centre, deviation = by.centre_and_deviation()
-        values.append(float(centre + deviation * critic(view)))
+        values.append(float(centre + deviation * value_of(critic)))
     np.testing.assert_allclose(values[1], values[0], atol=1e-3)  # of values in the hundreds
     # Debiased: after one update from nothing the scale is that of the targets alone.
-    centre, deviation = follow_values(weights, ValueScale(*jnp.zeros(3)), targets)[1].centre_and_deviation()
+    centre, deviation = follow(weights, ValueScale(*jnp.zeros(3)), targets)[1].centre_and_deviation()
     np.testing.assert_allclose([centre, deviation], [np.mean(targets), np.std(targets)], rtol=1e-5)
 
 
@@ -302,11 +309,10 @@ def test_the_critic_of_an_endless_task_learns_its_endless_value(normalise_values
         ),
         total_steps=96 * 300,
     )
-    learner, state = build_learner(settings), begin_learning(settings, 0)
-    step = jax.jit(lambda s: update(learner, s))
+    state = begin_learning(settings, 0)
     for _ in range(300):
-        state, _ = step(state)
-    value = state.weights.critic(settings.world.team_view(None))
+        state, _ = update_of(settings)(state)
+    value = jax.jit(lambda critic: critic(WAITING.world.team_view(None)))(state.weights.critic)
     if state.value_scale is not None:
         centre, deviation = state.value_scale.centre_and_deviation()
         value = centre + deviation * value
@@ -375,8 +381,7 @@ def test_ties_between_ranks_are_as_rare_as_the_docs_say():
 def test_weights_are_what_gradients_reach():
     state = begin_learning(TINY, 0)
     assert isinstance(state.weights, Weights)
-    learner = build_learner(TINY)
-    after, _ = jax.jit(lambda s: update(learner, s))(state)
+    after, _ = update_of(TINY)(state)
     moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), state.weights, after.weights)
     still = [jax.tree_util.keystr(p) for p, changed in jax.tree_util.tree_leaves_with_path(moved) if not changed]
     # A bias that only adds a constant to all logits has no gradient; every weight matrix must have moved.

@@ -577,15 +577,17 @@ def test_training_from_another_run_begins_with_exactly_its_weights(straight):
 
 
 def test_train_uses_the_weights_it_is_told_to_begin_with(straight, tmp_path):
-    # With a step size that no float32 weight can feel, what is saved after an update is what it began with.
-    still = dataclasses.replace(
-        SETTINGS, ppo=dataclasses.replace(TINY, learning_rate=1e-30), total_steps=STEPS, checkpoint_every=1
-    )
-    runs = train(still, SEEDS, tmp_path / "group", from_run=straight / "seed_1")
+    settings = dataclasses.replace(SETTINGS, checkpoint_every=1)
+    with pytest.raises(PowerCutError):
+        train(settings, SEEDS, tmp_path / "group", from_run=straight / "seed_1", progress=Witness(1, power_cut))
     source = weights_of(load_run(open_run(straight / "seed_1"))[0])
-    for run in runs:
-        for mine, yours in zip(weights_of(load_run(run)[0]), source, strict=True):
-            np.testing.assert_allclose(mine, yours, rtol=0, atol=1e-25)
+    for run in find_runs([tmp_path / "group"]):
+        begun, after = (weights_of(load_run(run, str(step))[0]) for step in (0, STEPS))
+        for first, second, yours in zip(begun, after, source, strict=True):
+            np.testing.assert_array_equal(first, yours, strict=True)
+            # Adam's first step is the learning rate for each weight, or less; fresh weights would be elsewhere.
+            np.testing.assert_allclose(second, yours, rtol=0, atol=1.01 * TINY.learning_rate)
+        assert any((first != second).any() for first, second in zip(begun, after, strict=True))
 
 
 def test_weights_of_another_shape_or_of_a_seed_that_is_not_there_are_refused(straight, tmp_path):

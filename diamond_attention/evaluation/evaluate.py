@@ -13,9 +13,10 @@ from diamond_attention.errors import UserError
 from diamond_attention.learning.rollout import RankHold, begin_episode, play_step
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.runs.record import Run, append_rows
-from diamond_attention.runs.settings import Settings, padded, team_sizes
+from diamond_attention.runs.settings import Settings, check_seed, padded, team_sizes
 from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds.contract import TeamSize, World
+from diamond_attention.worlds.smaclite.world import Smaclite
 
 Play = Literal["greedy", "sampled"]
 Simulator = Literal["own", "vmas"]
@@ -39,23 +40,26 @@ def evaluate(
     """Plays, appends one row an episode to the run's episodes.csv, and returns those rows.
 
     `sizes` are those it was trained on unless said; `dropout` is the run's own setting unless said. `world` is a
-    variant of the run's world to play instead, such as another map.
+    variant of the run's world to play instead, such as another map. Of several maps each is played by itself.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; it must be at least 1.")
-    if not 0 <= seed < 2**32:
-        raise UserError(f"seed is {seed}; it must lie between 0 and 4294967295.")
+    check_seed(seed)
     settings = run.settings
     check_simulator(settings, settings.sizes if sizes is None else sizes, simulator)
     if dropout is not None and settings.policy.mask != "dropout":
         raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
-    policy, step = load_policy(run, checkpoint)
-    dropout_on = dropout_in_force(settings, dropout)
     world = padded(world or settings.world, sizes)
     for size in sizes:
         world.check_size(size)
+    if isinstance(world, Smaclite) and len(world.maps) > 1:
+        # Each map by itself, as it is played where it is the only one.
+        on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
+        return [row for alone in world.apart() if alone.sizes[0] in sizes for row in on(world=alone)]
+    policy, step = load_policy(run, checkpoint)
+    dropout_on = dropout_in_force(settings, dropout)
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
     # and lose the same episodes, and an interval over seeds would be too narrow.
     key = jax.random.fold_in(jax.random.key(seed), run.seed)

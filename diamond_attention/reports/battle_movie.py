@@ -14,8 +14,10 @@ from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
 from diamond_attention.learning.rollout import RankHold, TeamState, act, begin_episode, see
 from diamond_attention.policies.diamond import DiamondPolicy
+from diamond_attention.reports.gif import write_gif
+from diamond_attention.reports.names import naming
 from diamond_attention.runs.record import Run
-from diamond_attention.runs.settings import padded
+from diamond_attention.runs.settings import check_seed, padded
 from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds.smaclite.battle import BattleState
 from diamond_attention.worlds.smaclite.picture import draw_battle, part_around
@@ -25,8 +27,6 @@ from diamond_attention.worlds.smaclite.world import Smaclite
 TICKS_PER_FRAME = 2
 FRAMES_PER_SECOND = 16
 """Twice as fast as the battle."""
-COLOURS = 96
-"""Of a GIF. Below 256 there is room for a transparent one, and pixels that stay as they were cost nothing."""
 
 
 class RecordedBattle(NamedTuple):
@@ -35,7 +35,8 @@ class RecordedBattle(NamedTuple):
     map_name: str
     states: BattleState
     """With a leading tick axis."""
-    ranks: Float[np.ndarray, "step agent"]
+    ranks: Float[np.ndarray, "step agent"] | None
+    """None where they mean nothing to the policy that played."""
     won: bool
     steps: int
 
@@ -44,17 +45,17 @@ def watch_battle(run: Run, map_name: str | None, to: Path, *, seed: int = 0, gre
     """Plays one battle and films it; the ending of `to` says how: gif, or png for four moments of it."""
     if to.suffix.lower() not in (".gif", ".png"):
         raise UserError(f"--to is {str(to)!r}; the file must end in .gif or .png.")
-    if not 0 <= seed < 2**32:
-        raise UserError(f"--seed is {seed}; it must lie between 0 and 4294967295.")
+    check_seed(seed)
     if not isinstance(run.settings.world, Smaclite):
         raise UserError(f"{run.path} was trained on {run.settings.world.name}, which has no battles to watch.")
     recorded = record_battle(run, map_name, seed=seed, greedy=greedy)
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
+        frames = draw_frames(recorded)
         if to.suffix.lower() == ".gif":
-            write_gif(draw_frames(recorded), to)
+            write_gif(frames, [frames[0], frames[len(frames) // 2], frames[-1]], to, FRAMES_PER_SECOND)
         else:
-            write_moments(draw_frames(recorded), to)
+            write_moments(frames, to)
     except OSError as error:
         raise UserError(f"--to is {str(to)!r}, which cannot be written ({error.strerror}).") from None
     return to
@@ -91,7 +92,8 @@ def play_battle(conditions: _Conditions, policy: DiamondPolicy, key: PRNGKeyArra
     # [step, tick, ...] → one long row of ticks, cut where the battle ends.
     flat = jax.tree.map(lambda values: values[:steps].reshape(-1, *values.shape[2:]), ticks)
     states = jax.tree.map(lambda begin, rest: np.concatenate([begin[None], rest]), first, flat)
-    return RecordedBattle(world.map, states, ranks[:steps, : int(agents)], bool(won[steps - 1]), steps)
+    heard = ranks[:steps, : int(agents)] if naming(policy.mask).hears_ranks else None
+    return RecordedBattle(world.map, states, heard, bool(won[steps - 1]), steps)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -126,24 +128,12 @@ def draw_frames(recorded: RecordedBattle, ticks_per_frame: int = TICKS_PER_FRAME
         if tick == ticks - 1:
             caption += ", won" if recorded.won else ", not won"
         state = jax.tree.map(lambda values: values[tick], recorded.states)  # noqa: B023 - used at once
-        ranks, living = recorded.ranks[step], np.asarray(state.alive)[scenario.ally_ids]
-        places = 1 + np.sum((ranks[None, :] > ranks[:, None]) & living, axis=1)
-        frames.append(draw_battle(scenario, state, caption, places.tolist(), part))
+        places = None
+        if recorded.ranks is not None:
+            ranks, living = recorded.ranks[step], np.asarray(state.alive)[scenario.ally_ids]
+            places = (1 + np.sum((ranks[None, :] > ranks[:, None]) & living, axis=1)).tolist()
+        frames.append(draw_battle(scenario, state, caption, places, part))
     return frames
-
-
-def write_gif(frames: list[Image.Image], to: Path) -> None:
-    # One palette, of three moments: palettes of their own would flicker.
-    samples = [frames[0], frames[len(frames) // 2], frames[-1]]
-    together = Image.new("RGB", (samples[0].width, samples[0].height * len(samples)))
-    for index, sample in enumerate(samples):
-        together.paste(sample, (0, index * sample.height))
-    palette = together.quantize(COLOURS, dither=Image.Dither.NONE)
-    small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    pause = round(1000 / FRAMES_PER_SECOND)
-    # The end stays for two seconds.
-    durations = [pause] * (len(small) - 1) + [2000]
-    small[0].save(to, save_all=True, append_images=small[1:], duration=durations, loop=0, optimize=False)
 
 
 def write_moments(frames: list[Image.Image], to: Path) -> None:

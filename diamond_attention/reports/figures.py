@@ -24,7 +24,7 @@ from diamond_attention.reports.scenes import SCENES
 from diamond_attention.reports.scores import TITLES, draw_heatmap, draw_team_sizes
 from diamond_attention.reports.snapshots import draw_snapshots
 from diamond_attention.runs.record import Run, read_rows
-from diamond_attention.runs.settings import padded
+from diamond_attention.runs.settings import check_seed, padded
 from diamond_attention.runs.train import load_policy
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.xor import floor
@@ -34,6 +34,7 @@ OWN_COLOUR, OTHER_COLOUR = "#0072b2", "#bcd6e8"
 
 def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | None = None) -> Iterator[Path | str]:
     """Every figure these runs have the rows for, into the folder `to`; a sentence for each that is left out."""
+    check_seed(seed)
     by_world: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_world[run.settings.world.name].append(run)

@@ -7,22 +7,20 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from jaxtyping import UInt8
 from matplotlib.animation import FFMpegWriter
 from PIL import Image
 
 from diamond_attention.errors import UserError
+from diamond_attention.reports.gif import write_gif
 from diamond_attention.reports.names import naming
 from diamond_attention.reports.recording import Recording, record
 from diamond_attention.reports.scenes import scene_of
 from diamond_attention.runs.record import Run
+from diamond_attention.runs.settings import check_seed
 from diamond_attention.worlds.contract import TeamSize
 
 INCHES, DOTS = (5.4, 6.4), 80
 """Even numbers of pixels in both directions, which mp4 needs."""
-
-PALETTE = 128
-"""Colours of a GIF. Below 256 there is room for a transparent one, and pixels that stay as they were cost nothing."""
 
 FASTEST = 50
 """Frames a second that a GIF can name; players slow down what is faster."""
@@ -40,8 +38,7 @@ def draw_movie(
         raise UserError(f"--steps is {steps}; it must be at least 1.")
     if not 1 <= frames_per_second <= FASTEST:
         raise UserError(f"--frames-per-second is {frames_per_second}; it must be from 1 to {FASTEST}.")
-    if not 0 <= seed < 2**32:
-        raise UserError(f"--seed is {seed}; it must lie between 0 and 4294967295.")
+    check_seed(seed)
     scene_of(run.settings.world.name)
     recording = record(run, size, steps=steps, seed=seed)
     try:
@@ -89,29 +86,8 @@ class _Stage:
 
 def _write_gif(stage: _Stage, to: Path, frames_per_second: int) -> None:
     last = stage.recording.frames - 1
-    # One palette for all frames, of the colours of three of them: palettes of their own would flicker.
-    samples = Image.fromarray(np.concatenate([np.asarray(stage.picture(frame)) for frame in (0, last // 2, last)]))
-    palette = samples.quantize(PALETTE).getpalette() or []
-    nearest = _nearest_colours(palette)
-    frames = []
-    for frame in range(stage.recording.frames):
-        red, green, blue = np.moveaxis(np.asarray(stage.picture(frame)) >> 3, -1, 0)
-        frames.append(Image.fromarray(nearest[red, green, blue]))
-        frames[-1].putpalette(palette)
-    frames[0].save(
-        to, save_all=True, append_images=frames[1:], duration=round(1000 / frames_per_second), loop=0, optimize=True
-    )
-
-
-def _nearest_colours(palette: list[int]) -> UInt8[np.ndarray, "32 32 32"]:
-    """For every colour of five bits a channel, the nearest in the palette.
-
-    Pillow's own search is coarser: it turns a white background grey.
-    """
-    levels = np.arange(32) * 255 // 31
-    colours = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1)
-    apart = [np.sum((colours - colour) ** 2, axis=-1) for colour in np.reshape(palette, (-1, 3))]
-    return np.argmin(apart, axis=0).astype(np.uint8)
+    pictures = (stage.picture(frame) for frame in range(stage.recording.frames))
+    write_gif(pictures, [stage.picture(frame) for frame in (0, last // 2, last)], to, frames_per_second)
 
 
 def _write_mp4(stage: _Stage, to: Path, frames_per_second: int) -> None:

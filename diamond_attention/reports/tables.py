@@ -198,11 +198,12 @@ def as_rich(lines: Sequence[Line]) -> Table:
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
+    """The same tables, each under the same sentences."""
     parts = []
     for part in _by_kind(lines):
         headings = _headings(part)
         rows = [headings, ["---"] * len(headings), *text_rows(part)]
-        parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows))
+        parts += [*_title(part).splitlines(), "\n".join("| " + " | ".join(row) + " |" for row in rows)]
     return "\n\n".join(parts)
 
 

@@ -154,6 +154,12 @@ def team_sizes(world: World, agents: str, tasks: str) -> tuple[TeamSize, ...]:
     return tuple(playable)
 
 
+def check_seed(seed: int) -> None:
+    """Raises UserError unless it can be the seed of an evaluation or of a picture."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed is {seed}; it must lie between 0 and 4294967295.")
+
+
 PADDING = ("max_agents", "max_tasks")
 """Fields of every world that follow from the sizes it is played at, so no file keeps them."""
 

@@ -12,7 +12,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -100,7 +100,7 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
     total = settings.total_updates
     steps_per_update = settings.ppo.steps_per_update
     stacked = stack_seeds(states)
-    advance = advance_seeds(build_learner(settings))
+    advance = _advance_seeds_once(build_learner(settings))
     columns = [name for name in jax.eval_shape(advance, stacked, 1)[1] if name != "failure"]
     # A failed seed makes no new rows, so it keeps all it has.
     metrics = [Metrics(run, columns, done if run.failure is None else total) for run in runs]
@@ -222,6 +222,10 @@ def advance_seeds(learner: Learner) -> Advance:
         return jax.lax.fori_loop(0, count, one_update, (states, log))
 
     return advance
+
+
+# A run that is resumed where it was trained, or trained again, need not be traced again, which takes seconds.
+_advance_seeds_once = lru_cache(maxsize=4)(advance_seeds)
 
 
 def _on_device(

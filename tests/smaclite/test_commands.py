@@ -3,18 +3,24 @@
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
 
 from diamond_attention import speed
 from diamond_attention.command_line import run_command
-from diamond_attention.reports.battle_movie import FRAMES_PER_SECOND
-from diamond_attention.runs.record import read_rows
-from diamond_attention.runs.settings import MAP
+from diamond_attention.evaluation import evaluate as evaluation
+from diamond_attention.evaluation.evaluate import evaluate
+from diamond_attention.reports import battle_movie
+from diamond_attention.reports.battle_movie import FRAMES_PER_SECOND, RecordedBattle, draw_frames
+from diamond_attention.runs.assemble import build_policy
+from diamond_attention.runs.record import open_run, read_rows
+from diamond_attention.runs.settings import MAP, PolicySettings
 from diamond_attention.worlds.smaclite import battle
 from diamond_attention.worlds.smaclite.picture import draw_battle, part_around
 from diamond_attention.worlds.smaclite.scenario import scenario_of
+from diamond_attention.worlds.smaclite.world import Smaclite, size_of
 
 SMALL_POLICY = ["--policy.width", "8", "--ppo.envs", "4", "--ppo.steps", "8", "--ppo.batch", "16"]
 TINY = [*SMALL_POLICY, "--ppo.epochs", "1", "--total-steps", "32", "--quiet"]
@@ -67,6 +73,25 @@ def test_a_policy_is_evaluated_on_a_map_it_has_never_seen(group, capsys):
     assert "3s_vs_5z ±0.5" in printed
 
 
+def test_of_several_maps_each_is_played_by_itself(group, monkeypatch):
+    played = []
+
+    def play(world, policy, sizes, episodes, *_):
+        played.append((world.map, world.time_limit, tuple(sizes)))
+        return [{"length": np.ones(episodes), "battle_won": np.zeros(episodes)} for _ in sizes]
+
+    monkeypatch.setattr(evaluation, "play_sizes", play)
+    monkeypatch.setattr(evaluation, "append_rows", lambda *_: None)
+    run, maps = open_run(group / "seed_0"), ("2s_vs_1sc", "3s_vs_5z")
+    both = Smaclite(",".join(maps))
+    rows = evaluate(run, episodes=2, play=["greedy"], world=both)
+    assert played == [(name, Smaclite(name).time_limit, (size_of(name),)) for name in maps]
+    assert [row["map"] for row in rows] == ["2s_vs_1sc"] * 2 + ["3s_vs_5z"] * 2
+    # A size says which map is meant.
+    rows = evaluate(run, episodes=1, play=["greedy"], world=both, sizes=[size_of("3s_vs_5z")])
+    assert [row["map"] for row in rows] == ["3s_vs_5z"]
+
+
 def test_what_cannot_be_played_is_one_sentence(group, capsys):
     assert "27m_vs_30m" in sentence(capsys, "evaluate", str(group), "--map", "8m")
     assert "the map decides" in sentence(capsys, "evaluate", str(group), "--agents", "4")
@@ -84,8 +109,31 @@ def test_a_battle_is_filmed(group, tmp_path, capsys):
         assert film.n_frames > 10
         assert film.info["duration"] == round(1000 / FRAMES_PER_SECOND, -1)
         first = np.asarray(film.convert("RGB"))
+        assert (first[0, 0] == 255).all()  # the title stands on white
         film.seek(film.n_frames - 1)
         assert (first != np.asarray(film.convert("RGB"))).any()
+
+
+def test_places_by_rank_are_shown_only_where_ranks_mean_something():
+    world = Smaclite("2s_vs_1sc", max_agents=2, max_tasks=1)
+    states = jax.tree.map(lambda values: np.asarray(values)[None], battle.start(scenario_of(world.map)))
+    ranks = np.array([[0.2, 0.7]])
+    with_ranks, without = (RecordedBattle(world.map, states, heard, won=False, steps=1) for heard in (ranks, None))
+    (one,), (other,) = draw_frames(with_ranks), draw_frames(without)
+    assert (np.asarray(one) != np.asarray(other)).any()
+
+
+@pytest.mark.parametrize(("mask", "shown"), [("rank", True), ("none", False), ("dropout", False)])
+def test_a_policy_without_ranks_leaves_none_in_a_recorded_battle(mask, shown, monkeypatch):
+    """The battle itself is not played: what is recorded of ranks depends on the policy alone."""
+    world = Smaclite("2s_vs_1sc", max_agents=2, max_tasks=1)
+    policy = build_policy(world, PolicySettings(width=8, mask=mask), jax.random.key(0))
+    state = jax.tree.map(np.asarray, battle.start(scenario_of(world.map)))
+    tick = jax.tree.map(lambda values: values[None, None], state)
+    played = (state, tick, np.array([[0.2, 0.7]]), np.array([True]), np.array([False]))
+    monkeypatch.setattr(battle_movie, "_play", lambda *_: played)
+    recorded = battle_movie.play_battle(battle_movie._Conditions(world), policy, jax.random.key(0))
+    assert (recorded.ranks is not None) == shown
 
 
 def test_pictures_show_who_lives_and_who_does_not():

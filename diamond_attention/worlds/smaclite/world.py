@@ -7,7 +7,7 @@ another. Who is dead or out of sight is absent.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -89,6 +89,10 @@ class Smaclite:
     def conditions(self) -> dict[str, str | float]:
         """What an evaluation may vary, to be written beside its results."""
         return {"map": self.map, "jitter": self.jitter}
+
+    def apart(self) -> tuple["Smaclite", ...]:
+        """One world for each map: alone, each has its own time limit."""
+        return tuple(replace(self, map=name) for name in self.maps)
 
     def check_size(self, size: TeamSize) -> None:
         if (int(size.agents), int(size.tasks)) not in self.sizes:

@@ -1,0 +1,41 @@
+"""Animated GIFs that stay small and keep their colours."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+PALETTE = 128
+"""Colours of a GIF. Below 256 there is room for a transparent one, and pixels that stay as they were cost nothing."""
+
+END = 2000
+"""Milliseconds for which the last picture stays before the movie begins again."""
+
+
+def write_gif(
+    pictures: Iterable[Image.Image], samples: Sequence[Image.Image], to: Path, frames_per_second: int
+) -> None:
+    """`samples` are the pictures whose colours make the palette. One for all: palettes of their own would flicker."""
+    together = Image.fromarray(np.concatenate([np.asarray(sample) for sample in samples]))
+    palette = together.quantize(PALETTE).getpalette() or []
+    nearest = _nearest_colours(palette)
+    frames = []
+    for picture in pictures:
+        red, green, blue = np.moveaxis(np.asarray(picture) >> 3, -1, 0)
+        frames.append(Image.fromarray(nearest[red, green, blue]))
+        frames[-1].putpalette(palette)
+    durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [END]
+    frames[0].save(to, save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True)
+
+
+def _nearest_colours(palette: list[int]) -> UInt8[np.ndarray, "32 32 32"]:
+    """For every colour of five bits a channel, the nearest in the palette.
+
+    Pillow's own search is coarser: it turns a white background grey.
+    """
+    levels = np.arange(32) * 255 // 31
+    colours = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1)
+    apart = [np.sum((colours - colour) ** 2, axis=-1) for colour in np.reshape(palette, (-1, 3))]
+    return np.argmin(apart, axis=0).astype(np.uint8)
