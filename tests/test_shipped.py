@@ -1,5 +1,6 @@
 """Policies without their learner: exporting one, and those that ship with the package."""
 
+import dataclasses
 import json
 import os
 
@@ -56,17 +57,32 @@ def test_exporting_overwrites_nothing(trained, tmp_path, capsys):
     assert "already exists; name a new folder" in capsys.readouterr().err
 
 
-def test_every_shipped_policy_is_small_and_better_than_the_hand_written_one(working_folder):
-    assert shipped_policies(), "nothing ships"
-    for name in shipped_policies():
-        run = find_runs([name])[0]
-        assert run.path.parts[-3:] == ("runs", "shipped", name)
-        assert sum(file.stat().st_size for file in run.checkpoints.rglob("*")) < 1_000_000
-        rows = evaluate(run, episodes=32, play=["greedy"])
-        agents, tasks = map(int, run.settings.sizes[0])
-        programmed = anchors(run.settings.world, "assigned")[(agents, tasks)]
-        assert np.mean([row["return"] for row in rows]) / agents > programmed.mean
-        assert json.loads((run.path / "environment.json").read_text())["commit"]
+@pytest.mark.parametrize("name", shipped_policies())
+def test_every_shipped_policy_is_small_and_says_where_it_comes_from(name, working_folder):
+    run = find_runs([name])[0]
+    assert run.path.parts[-3:] == ("runs", "shipped", name)
+    assert sum(file.stat().st_size for file in run.checkpoints.rglob("*")) < 1_000_000
+    environment = json.loads((run.path / "environment.json").read_text())
+    assert environment["commit"]
+    assert not any(word.startswith("/") for word in environment["command"])  # nobody else has that folder
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_policies() if name != "smaclite"])
+def test_a_shipped_policy_is_better_than_the_hand_written_one(name, working_folder):
+    run = find_runs([name])[0]
+    rows = evaluate(run, episodes=32, play=["greedy"])
+    agents, tasks = map(int, run.settings.sizes[0])
+    programmed = anchors(run.settings.world, "assigned")[(agents, tasks)]
+    assert np.mean([row["return"] for row in rows]) / agents > programmed.mean
+
+
+def test_the_shipped_team_wins_battles_it_never_trained_on(working_folder):
+    """3s5z, of which it knows only the unit types; a scripted team that attacks the nearest never wins there."""
+    run = find_runs(["smaclite"])[0]
+    assert run.settings.world.map == "2s3z"
+    world = dataclasses.replace(run.settings.world, map="3s5z", jitter=0.0)
+    rows = evaluate(run, episodes=32, play=["sampled"], world=world)
+    assert np.mean([row["battle_won"] for row in rows]) > 0.5
 
 
 def test_a_shipped_policy_can_be_watched_right_away(working_folder, capsys):

@@ -67,6 +67,31 @@ SPREAD_CPU = Settings(
     checkpoint_every=20,
 )
 
+# Scattered starts are what makes a team fit for other battles. Every battle of a map begins alike, and a team that
+# has seen only that one learns it by heart: one seed each, about a million steps of 2s3z, then sampled play on the
+# original starts of 2s3z and, never seen, 3s5z: 1.00 and 0.00 without jitter, 0.78 and 0.88 with.
+SMACLITE_GPU = Settings(
+    world=Smaclite("2s3z", jitter=2.0),
+    agents="map",
+    tasks="map",
+    ppo=PpoSettings(
+        envs=512,
+        steps=32,
+        batch=2048,
+        epochs=4,
+        learning_rate=5e-4,
+        anneal=True,
+        entropy_coefficient=0.003,
+        # Five to thirty agents move the joint ratio out of its clip together long before any one of them has moved
+        # far.
+        ratio="agent",
+        target_kl=0.05,
+        precision="bfloat16",
+    ),
+    total_steps=4_000_000,
+    checkpoint_every=50,
+)
+
 PRESETS: dict[str, tuple[str, Settings]] = {
     "xor": (
         "The XOR game, our settings: larger batches and an annealed learning rate, so that sparse n=k=5 is "
@@ -176,28 +201,17 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         ),
     ),
     "smaclite-gpu": (
-        "SMAClite's 2s3z in a large batch for a GPU, our settings: a thousand battles at once and each agent's own "
-        "ratio.",
-        Settings(
-            world=Smaclite("2s3z"),
-            agents="map",
-            tasks="map",
-            ppo=PpoSettings(
-                # A thousand battles fill a GPU; 64 steps are half of one, so every update sees beginnings and ends.
-                envs=1024,
-                steps=64,
-                batch=8192,
-                epochs=4,
-                learning_rate=5e-4,
-                anneal=True,
-                entropy_coefficient=0.003,
-                # Five to thirty agents move the joint ratio out of its clip together long before any one of them
-                # has moved far.
-                ratio="agent",
-                target_kl=0.05,
-            ),
-            total_steps=20_000_000,
-            checkpoint_every=20,
+        "SMAClite's 2s3z for a GPU, our settings: many battles at once, scattered starts, each agent's own ratio.",
+        SMACLITE_GPU,
+    ),
+    "smaclite-cpu": (
+        "SMAClite's 2s3z for two CPU cores, our settings: half the width and small batches.",
+        dataclasses.replace(
+            SMACLITE_GPU,
+            policy=PolicySettings(width=32),
+            ppo=dataclasses.replace(SMACLITE_GPU.ppo, envs=64, batch=512, precision="float32"),
+            total_steps=900_000,
+            checkpoint_every=100,
         ),
     ),
 }
