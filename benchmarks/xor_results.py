@@ -44,7 +44,7 @@ def markdown() -> str:
         )
     ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], place_of(g[0][4]), g[0][5] == "off", g[0][2]))
     parts = []
-    for title, small in (("What the paper trained", True), ("What it could not", False)):
+    for title, small in (("Sizes the paper trained", True), ("Sizes it could not", False)):
         lines = [f"**{title}**", "", "| policy | trained n×k | played n×k | preset | seeds | greedy π* | sampled π |"]
         lines[-1] += " paper π* / π | floor |" if small else " floor |"
         lines.append("|" + "---|" * (9 if small else 8))

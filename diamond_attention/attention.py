@@ -106,7 +106,20 @@ class DiamondBlock(eqx.Module):
             weights=jnp.mean(jnp.stack(every_weights), axis=0),
         )
 
-    def choose(
+
+class ChoiceBlock(eqx.Module):
+    """What stands in place of a Diamond Attention block where one agent alone reads the tasks.
+
+    Over one agent the softmax of Eq. 4 is 1 for every task, and their sum grows with their number: a team that
+    learned on four landmarks stops beside its two or eight. So here it runs over the tasks.
+    """
+
+    task_values: eqx.nn.Linear  # W_T
+
+    def __init__(self, width: int, *, key: PRNGKeyArray):
+        self.task_values = orthogonal_linear(width, width, scale=1.0, key=key)
+
+    def __call__(
         self,
         tasks: Float[Array, "task width"],
         viewer: Float[Array, " width"],
@@ -114,11 +127,7 @@ class DiamondBlock(eqx.Module):
         kept: Bool[Array, " task"] | None = None,
         keep_probability: float = 1.0,
     ) -> tuple[Float[Array, " 2*width"], Float[Array, " task"]]:
-        """The viewer alone, having seen the tasks, and what it gave to each.
-
-        Over one agent the softmax of Eq. 4 is 1 for every task, and their sum grows with their number: a team
-        that learned on four landmarks stops beside its two or eight. So here it runs over the tasks.
-        """
+        """The viewer having seen the tasks, and what it gave to each."""
         scores = small_product(tasks, viewer[:, None])[:, 0] / jnp.sqrt(tasks.shape[-1])
         scores = scores + jnp.where(task_present, 0.0, -jnp.inf)  # float32, and so is the softmax
         weights = softmax_or_zero(scores[None])[0].astype(tasks.dtype)

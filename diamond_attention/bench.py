@@ -83,7 +83,8 @@ def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> N
         ("update", "update"),
         ("rollout", "rollout: views, policy, critic, world"),
         ("epochs", "minibatch epochs: update less rollout"),
-        ("simulation", "world alone, the same steps"),
+        # Legal actions, where there are any, are found through the agents' views.
+        ("simulation", "world alone" if isinstance(settings.world.action_kind, Continuous) else "world and views"),
     ):
         seconds = parts[f"{name}_seconds"]
         where.add_row(meaning, f"{seconds:.4f}", f"{100 * seconds / parts['update_seconds']:.0f} %")

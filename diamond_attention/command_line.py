@@ -143,7 +143,7 @@ class WatchOptions:
     """Film one greedy episode: ranks, attention, trails and the score so far."""
 
     run: tyro.conf.Positional[Path]
-    agents: int | None = None
+    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
     """Size of the team; by default the largest it was trained on."""
     tasks: int | None = None
     """Number of landmarks or foods; by default as many as agents, if it was trained so."""

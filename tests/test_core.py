@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diamond_attention.actions import Categorical, ChooseTask, Continuous, Gaussian
-from diamond_attention.attention import DiamondBlock, presence_term, softmax_or_zero
+from diamond_attention.attention import ChoiceBlock, DiamondBlock, presence_term, softmax_or_zero
 from diamond_attention.critics import CommonCritic
 from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
 from diamond_attention.ranks import draw_kept_attention, draw_ranks, hear_ranks, hold_ranks, rank_mask, rank_sign
@@ -101,25 +101,23 @@ def test_block_of_two_tasks_and_three_agents_worked_by_hand():
 
 def test_a_choice_among_three_tasks_worked_by_hand():
     """Width 1, W_T triples: the viewer scores the tasks log 2 and 0, two to one; the third is absent."""
-    block = jax.tree.map(jnp.zeros_like, DiamondBlock(1, key=jax.random.key(0)))
-    block = jax.tree_util.tree_map_with_path(
-        lambda path, x: x + 3.0 if "task_values" in str(path) and "weight" in str(path) else x, block
-    )
+    block = jax.tree.map(jnp.zeros_like, ChoiceBlock(1, key=jax.random.key(0)))
+    block = jax.tree_util.tree_map_with_path(lambda path, x: x + 3.0 if "weight" in str(path) else x, block)
     tasks = jnp.array([[np.log(2.0)], [0.0], [7.0]])
-    seen, weights = block.choose(tasks, jnp.ones(1), jnp.array([True, True, False]))
+    seen, weights = block(tasks, jnp.ones(1), jnp.array([True, True, False]))
     np.testing.assert_allclose(weights, [2 / 3, 1 / 3, 0], rtol=1e-6)
     np.testing.assert_allclose(seen, [3 * np.log(2) * 2 / 3, 1.0], rtol=1e-6)
-    nothing, weights = block.choose(tasks, jnp.ones(1), jnp.zeros(3, bool))
+    nothing, weights = block(tasks, jnp.ones(1), jnp.zeros(3, bool))
     np.testing.assert_array_equal(weights, 0)
     np.testing.assert_array_equal(nothing, [0.0, 1.0])
 
 
 def test_a_choice_does_not_grow_with_the_number_of_tasks():
     """The reason for the softmax over tasks: every task twice reads like every task once."""
-    block = DiamondBlock(WIDTH, key=jax.random.key(0))
+    block = ChoiceBlock(WIDTH, key=jax.random.key(0))
     tasks, viewer = jax.random.normal(jax.random.key(1), (5, WIDTH)), jax.random.normal(jax.random.key(2), (WIDTH,))
-    once, _ = block.choose(tasks, viewer, jnp.ones(5, bool))
-    twice, _ = block.choose(jnp.concatenate([tasks, tasks]), viewer, jnp.ones(10, bool))
+    once, _ = block(tasks, viewer, jnp.ones(5, bool))
+    twice, _ = block(jnp.concatenate([tasks, tasks]), viewer, jnp.ones(10, bool))
     np.testing.assert_allclose(twice, once, rtol=1e-5, atol=1e-6)
 
 

@@ -26,6 +26,7 @@ from diamond_attention.actions import (
     Gaussian,
 )
 from diamond_attention.attention import (
+    ChoiceBlock,
     DiamondBlock,
     Projection,
     orthogonal_linear,
@@ -41,7 +42,10 @@ MASKED_BLOCKS = 2
 """A third block attends to the viewer alone, whom no mask hides."""
 
 Attention = tuple[Float[Array, "task agent"], ...]
-"""The weights P of each block, in the viewer's order: column 0 is the viewer, the only one in a third block."""
+"""The weights P of each block, in the viewer's order: column 0 is the viewer, the only one in a third block.
+
+Rows sum to one; in the third block of a continuous policy, a choice among tasks, the column does.
+"""
 
 
 class ChooseTaskHead(eqx.Module):
@@ -132,6 +136,8 @@ class DiamondPolicy(eqx.Module):
     embed_agent: Projection
     embed_task: Projection
     blocks: tuple[DiamondBlock, ...]
+    choice: ChoiceBlock | None
+    """The third block of a continuous policy."""
     agent_projections: tuple[Projection, Projection]
     task_projections: tuple[Projection, Projection]
     head: ChooseTaskHead | ActOrChooseTaskHead | ContinuousHead
@@ -154,11 +160,9 @@ class DiamondPolicy(eqx.Module):
         keys = iter(jax.random.split(key, 10))
         self.embed_agent = Projection(agent_features, width, key=next(keys))
         self.embed_task = Projection(task_features, width, key=next(keys))
-        self.blocks = (
-            DiamondBlock(width, key=next(keys)),
-            DiamondBlock(width, key=next(keys)),
-            DiamondBlock(width, key=next(keys)),
-        )
+        self.blocks = (DiamondBlock(width, key=next(keys)), DiamondBlock(width, key=next(keys)))
+        self.choice = None
+        third_key = next(keys)
         self.agent_projections = (
             Projection(2 * width, width, key=next(keys)),
             Projection(2 * width, width, key=next(keys)),
@@ -168,11 +172,12 @@ class DiamondPolicy(eqx.Module):
             Projection(2 * width, width, key=next(keys)),
         )
         if isinstance(action_kind, ChooseTask):
+            self.blocks = (*self.blocks, DiamondBlock(width, key=third_key))
             self.head = ChooseTaskHead(2 * width, width, key=next(keys))
         elif isinstance(action_kind, ActOrChooseTask):
-            self.blocks = self.blocks[:2]
             self.head = ActOrChooseTaskHead(width, action_kind.fixed_actions, key=next(keys))
         else:
+            self.choice = ChoiceBlock(width, key=third_key)
             self.head = ContinuousHead(2 * width, width, action_kind.size, key=next(keys))
         self.rank_bias = {"signed": jnp.full(MASKED_BLOCKS, 1.0), "floor": jnp.full(MASKED_BLOCKS, 2.0)}.get(mask)
         self.mask = mask
@@ -200,12 +205,14 @@ class DiamondPolicy(eqx.Module):
             return self.head(viewer, tasks, view), (first.weights, second.weights)
 
         # The viewer always sees itself, so no mask changes this last block.
-        if isinstance(self.head, ContinuousHead):
-            kept = None if view.kept_attention is None else view.kept_attention[2, :, 0]
-            viewer, weights = self.blocks[2].choose(tasks, viewer, view.task_present, kept, 1.0 - self.dropout_rate)
-            return self.head(viewer), (first.weights, second.weights, weights[:, None])
-        third = attend(2, tasks, viewer[None], present[None, :, :1])
-        return self.head(third.agents[0], third.tasks, view), (first.weights, second.weights, third.weights)
+        if isinstance(self.head, ChooseTaskHead):
+            third = attend(2, tasks, viewer[None], present[None, :, :1])
+            return self.head(third.agents[0], third.tasks, view), (first.weights, second.weights, third.weights)
+
+        assert self.choice is not None
+        kept = None if view.kept_attention is None else view.kept_attention[2, :, 0]
+        viewer, weights = self.choice(tasks, viewer, view.task_present, kept, 1.0 - self.dropout_rate)
+        return self.head(viewer), (first.weights, second.weights, weights[:, None])
 
     def rank_terms(self, block: int, ranks: Float32[Array, " agent"]) -> Float[Array, "head 1 agent"]:
         """What ranks add to the scores of a block, in each of its heads. The only place where ranks enter."""

@@ -18,8 +18,11 @@ def write_gif(
     pictures: Iterable[Image.Image], samples: Sequence[Image.Image], to: Path, frames_per_second: int
 ) -> None:
     """`samples` are the pictures whose colours make the palette. One for all: palettes of their own would flicker."""
-    together = Image.fromarray(np.concatenate([np.asarray(sample) for sample in samples]))
-    palette = together.quantize(PALETTE).getpalette() or []
+    pixels = np.concatenate([np.asarray(sample).reshape(-1, 3) for sample in samples])
+    colours, counts = np.unique(pixels, axis=0, return_counts=True)
+    # By the root of their number: counted fully, thin green lines would get no colour of their own and turn blue.
+    weighed = np.repeat(colours, np.sqrt(counts).astype(int), axis=0)
+    palette = Image.fromarray(weighed[None]).quantize(PALETTE).getpalette() or []
     nearest = _nearest_colours(palette)
     frames = []
     for picture in pictures:

@@ -71,8 +71,8 @@ class ParticleScene:
         radius, half_width = world.physics.agent_radius, world.half_width
         self._ranked = naming(recording.run.settings.policy.mask).hears_ranks
         self.legend = (
-            f"{'Number in a disc: place by rank, 1 is the highest. ' if self._ranked else ''}Lines: which {target} "
-            "an agent is going for (attention of block 3)."
+            f"{'Number in a disc: place by rank, 1 is the highest. ' if self._ranked else ''}Dotted: what an agent "
+            f"weighs each {target} with in its last block, from {1 / LINE_SHADES:g} up. Solid: where it came from."
         )
         self._colours = np.asarray([to_rgb(agent_colour(agent)) for agent in range(agents)])
 
@@ -95,7 +95,7 @@ class ParticleScene:
             return made
 
         self._trails = LineCollection([], linewidths=2.2, zorder=1, capstyle="round", colors=self._colours, alpha=0.5)
-        self._attention = LineCollection([], linewidths=1.8, zorder=2)
+        self._attention = LineCollection([], linewidths=2.6, linestyles=(0, (1, 1)), zorder=2)
         for lines in (self._trails, self._attention):
             axes.add_collection(lines, autolim=False)
         if isinstance(world, Food):
@@ -155,7 +155,13 @@ class ParticleScene:
         # Eight agents and eight tasks make 64 lines: at full strength they would cover everything else, and in
         # as many shades as there are weights a movie would be twice as large.
         shades = np.floor(np.clip(choices, 0.0, 1.0) * LINE_SHADES) / LINE_SHADES
-        colours = np.concatenate([np.repeat(self._colours, len(tasks), axis=0), 0.8 * shades.reshape(-1, 1)], axis=1)
+        colours = np.concatenate(
+            [
+                np.repeat(self._colours, len(tasks), axis=0),
+                np.where(shades > 0, 0.3 + 0.7 * shades, 0.0).reshape(-1, 1),
+            ],
+            axis=1,
+        )
         self._attention.set_color(colours.tolist())
 
     def _show_trails(self, past: Float[np.ndarray, "frame agent 2"]) -> None:

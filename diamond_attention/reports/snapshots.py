@@ -49,7 +49,7 @@ def draw_snapshots(run: Run, size: TeamSize, to: Path, seed: int = 0) -> Path:
     highest = "#1 is the highest rank. " if mask.hears_ranks else ""
     figure.suptitle(
         f"{mask.label}, {agents} agents, after {recording.trained_steps:,} training steps\n{highest}{mask.caption}"
-        "\nLines, and \u201cgoes for\u201d: the task an agent weighs highest in block 3, with its weight.",
+        "\nDotted lines: how an agent weighs the tasks in block 3. It prefers the one it weighs highest.",
         fontsize=10,
     )
     return save(figure, to)
@@ -70,6 +70,6 @@ def _draw_viewer(axes: plt.Axes, recording: Recording, frame: int, viewer: int):
         place = recording.places[frame, viewer]
         axes.set_title(f"{agent_name(viewer)} is #{place}", fontsize=7.5, pad=2, loc="left")
     choice = recording.choices[frame, viewer]
-    axes.set_title(f"goes for {choice.argmax() + 1} ({choice.max():.2f})", fontsize=7.5, pad=2, loc="right")
+    axes.set_title(f"prefers {choice.argmax() + 1} ({choice.max():.2f})", fontsize=7.5, pad=2, loc="right")
     axes.spines[:].set_color("#c0c0c0")
     return image

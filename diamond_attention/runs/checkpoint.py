@@ -188,7 +188,7 @@ def load_checkpoint(path: Path, shapes: Saved) -> Saved:
             if size != 8 + length + payload:
                 raise CheckpointError(
                     f"{file} has {size} bytes where its settings call for {8 + length + payload}: "
-                    "it is cut short, too long, or of another run."
+                    "it is cut short, too long, or of another run or version."
                 )
             _check_header(file, opened.read(length), wanted)
             opened.seek(0)
