@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from diamond_attention.actions import Continuous
 from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import check_writable, describe_environment
