@@ -38,13 +38,14 @@ def rows_of(table: Path, commit: str | None) -> list[dict[str, str]]:
 
 
 def by_policy(world: str, simulator: str, tasks: int | None) -> dict[tuple, dict[int, dict[int, float]]]:
-    """(preset, mask, dropout) -> agents -> seed -> R, of greedy play; `tasks` None means as many as agents."""
+    """(preset and overrides, mask, dropout) -> agents -> seed -> R, greedy; `tasks` None: as many as agents."""
     found: dict[tuple, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in result_rows.read(RESULTS):
         agents = int(row["agents"])
-        wanted = (world, simulator, "greedy", "", agents if tasks is None else tasks)
-        if (row["world"], row["simulator"], row["play"], row["overrides"], int(row["tasks"])) == wanted:
-            found[(row["preset"], row["mask"], row["dropout"])][agents][int(row["seed"])] = float(row["R"])
+        wanted = (world, simulator, "greedy", agents if tasks is None else tasks)
+        if (row["world"], row["simulator"], row["play"], int(row["tasks"])) == wanted:
+            preset = ", ".join(filter(None, [row["preset"], row["overrides"]]))
+            found[(preset, row["mask"], row["dropout"])][agents][int(row["seed"])] = float(row["R"])
     order = sorted(found, key=lambda policy: (policy[0], place_of(policy[1]), policy[2] == "off"))
     return {policy: found[policy] for policy in order}
 
@@ -55,10 +56,11 @@ def scores(world: str, simulator: str, tasks: int | None, oracles: dict[str, str
     lines = ["| policy | preset | seeds | " + " | ".join(f"{n}" for n in SIZES) + " | 95 % interval at 4 |"]
     lines.append("|" + "---|" * (4 + len(SIZES)))
     for (preset, mask, dropout), at_size in by_policy(world, simulator, tasks).items():
-        interval = seed_interval(list(at_size[4].values()))
+        at_home = seed_interval(list(at_size[4].values())) if at_size[4] else None
         cells = [policy_name(mask, dropout), preset, str(len(at_size[4]))]
         cells += [f"{seed_interval(list(at_size[n].values())).mean:.0f}" if at_size[n] else "" for n in SIZES]
-        lines.append("| " + " | ".join([*cells, f"[{interval.low:.1f}, {interval.high:.1f}]"]) + " |")
+        cells.append("" if at_home is None else f"[{at_home.low:.1f}, {at_home.high:.1f}]")
+        lines.append("| " + " | ".join(cells) + " |")
     for oracle, name in oracles.items():
         known = anchors(kind, oracle)
         cells = [f"{known[(n, n if tasks is None else tasks)].mean:.0f}" for n in SIZES]

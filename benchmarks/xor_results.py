@@ -39,25 +39,21 @@ def markdown() -> str:
     for row in result_rows.read(RESULTS):
         size = (int(row["players"]), int(row["actions"]))
         shaped = row["shaped"] == "True"
-        groups[(row["trained_on"], size, row["preset"], shaped, row["mask"], row["dropout"])][row["play"]].append(
+        preset = ", ".join(filter(None, [row["preset"], "shaped" if shaped else "", row["overrides"]]))
+        groups[(row["trained_on"], size, preset, row["mask"], row["dropout"])][row["play"]].append(
             float(row["success"])
         )
-    ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], place_of(g[0][4]), g[0][5] == "off", g[0][2]))
+    ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], place_of(g[0][3]), g[0][4] == "off", g[0][2]))
     parts = []
     for title, small in (("Sizes the paper trained", True), ("Sizes it could not", False)):
         lines = [f"**{title}**", "", "| policy | trained n×k | played n×k | preset | seeds | greedy π* | sampled π |"]
         lines[-1] += " paper π* / π | floor |" if small else " floor |"
         lines.append("|" + "---|" * (9 if small else 8))
-        for (trained, size, preset, shaped, mask, dropout), play in ordered:
+        for (trained, size, preset, mask, dropout), play in ordered:
             if (size[0] <= 3) != small:
                 continue
             policy = f"**{policy_name(mask)}**" if mask == "rank" else policy_name(mask, dropout)
-            cells = [
-                policy,
-                trained.replace("x", "×"),
-                "×".join(map(str, size)),
-                preset + (", shaped" if shaped else ""),
-            ]
+            cells = [policy, trained.replace("x", "×"), "×".join(map(str, size)), preset]
             cells += [
                 str(len(play["greedy"])),
                 str(seed_interval(play["greedy"])),

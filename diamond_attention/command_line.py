@@ -618,6 +618,8 @@ def _print_table(
     for run in runs:
         if run.failure is not None:
             print(f"failed, and not counted: {run.failure.get('sentence', run.path)}", file=sys.stderr)
+        elif lines and episodes is None and not run.episodes.exists():
+            print(f"not evaluated, and not in the table: {run.path}", file=sys.stderr)
 
 
 def _described_run(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,16 @@ def test_table_prints_text_and_markdown(group, capsys):
     assert title in text
     assert title.startswith("Success rate")
     assert table.startswith("| policy |")
+
+
+def test_table_names_the_runs_it_has_no_rows_of(group, tmp_path, capsys):
+    run_command(["evaluate", str(group), "--episodes", "5"])
+    shutil.copytree(group / "seed_0", tmp_path / "new", ignore=shutil.ignore_patterns("episodes.csv"))
+    capsys.readouterr()
+    assert run_command(["table", str(group), str(tmp_path / "new")]) == 0
+    said = capsys.readouterr()
+    assert said.err.strip() == f"not evaluated, and not in the table: {tmp_path / 'new'}"
+    assert "rank mask" in said.out
 
 
 def test_figures_are_drawn(group, tmp_path, capsys):
