@@ -14,7 +14,6 @@ import os
 import re
 import time
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
 BANDWIDTH = 4.8e12
@@ -38,6 +37,7 @@ device_description_str: "NVIDIA H200"
 BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "s32": 4, "u32": 4, "s8": 1, "u8": 1, "pred": 1}
 NO_KERNEL = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "while", "after-all", "conditional"}
 FEW_KERNELS = 15
+"""A loop that starts no more of them gets no line."""
 
 
 class Loop(NamedTuple):
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def compiled(preset: str, seeds: int) -> tuple[str, int]:
-    """The optimised program as text, and the bytes it needs beside its arguments."""
+    """The optimised program as text, and the bytes of device memory it needs."""
     import jax
     import jax.numpy as jnp
     from jax.experimental import topologies
@@ -78,6 +78,7 @@ def compiled(preset: str, seeds: int) -> tuple[str, int]:
     from diamond_attention.runs.assemble import begin_learning, build_learner
     from diamond_attention.runs.presets import PRESETS
     from diamond_attention.runs.train import advance_seeds, stack_seeds
+    from diamond_attention.speed import program_bytes
 
     chip = topologies.get_topology_desc("h200", "cuda", topology="1x1x1", target_config=H200).devices[0]
     place = jax.sharding.SingleDeviceSharding(chip)
@@ -86,7 +87,7 @@ def compiled(preset: str, seeds: int) -> tuple[str, int]:
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), states)
     count = jax.ShapeDtypeStruct((), jnp.int32, sharding=place)
     program = advance_seeds(build_learner(settings)).lower(shapes, count).compile()
-    return program.as_text(), program.memory_analysis().temp_size_in_bytes
+    return program.as_text(), program_bytes(program) or 0
 
 
 def loops(text: str) -> list[Loop]:
@@ -117,10 +118,10 @@ def loop_of(name: str, lines: list[str]) -> Loop:
             names = [operand.split()[-1].lstrip("%") for operand in operands.split(",") if operand.strip()]
             moved += shapes[result] + sum(shapes.get(operand, 0) for operand in names)
             kinds["matrix product" if "__cublas" in line else kind] += 1
-    # What a loop is can be told from what it holds: gradients, or loops of its own.
+    # Only a minibatch has gradients; a loop that holds others is shown without them.
     holds = "\n".join(lines)
-    what = "a minibatch" if "transpose(jvp" in holds else "an update, its loops apart" if " while(" in holds else name
-    return Loop(what, kinds, moved)
+    what = "a minibatch" if "transpose(jvp" in holds else name
+    return Loop(what + (", its own loops apart" if " while(" in holds else ""), kinds, moved)
 
 
 def size_of(shape: str) -> int:
@@ -135,5 +136,4 @@ def size_of(shape: str) -> int:
 
 
 if __name__ == "__main__":
-    assert Path("pyproject.toml").exists(), "run it from the repository's root"
     main()

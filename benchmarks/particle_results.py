@@ -4,7 +4,6 @@ python benchmarks/particle_results.py add TABLE.json… [--commit C]     TABLE.j
 python benchmarks/particle_results.py readme
 """
 
-import argparse
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -44,8 +43,8 @@ def by_policy(world: str, simulator: str, tasks: int | None) -> dict[tuple, dict
         agents = int(row["agents"])
         wanted = (world, simulator, "greedy", agents if tasks is None else tasks)
         if (row["world"], row["simulator"], row["play"], int(row["tasks"])) == wanted:
-            preset = ", ".join(filter(None, [row["preset"], row["overrides"]]))
-            found[(preset, row["mask"], row["dropout"])][agents][int(row["seed"])] = float(row["R"])
+            policy = (result_rows.preset_of(row), row["mask"], row["dropout"])
+            found[policy][agents][int(row["seed"])] = float(row["R"])
     order = sorted(found, key=lambda policy: (policy[0], place_of(policy[1]), policy[2] == "off"))
     return {policy: found[policy] for policy in order}
 
@@ -101,13 +100,4 @@ def with_tables(readme: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["add", "readme"])
-    parser.add_argument("tables", nargs="*", type=Path)
-    parser.add_argument("--commit")
-    arguments = parser.parse_args()
-    if arguments.what == "add":
-        new = [row for table in arguments.tables for row in rows_of(table, arguments.commit)]
-        result_rows.add(RESULTS, COLUMNS, WHAT, new)
-    else:
-        result_rows.README.write_text(with_tables(result_rows.README.read_text()))
+    result_rows.run_command(__doc__, RESULTS, COLUMNS, WHAT, rows_of, with_tables)

@@ -4,7 +4,6 @@ python benchmarks/smaclite_results.py add TABLE.json… [--commit C]     TABLE.j
 python benchmarks/smaclite_results.py readme
 """
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -53,32 +52,25 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
         return ""
     lines: dict[tuple, dict[tuple[str, float], list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        policy = (row["mask"], row["dropout"], row["preset"], row["overrides"], row["trained_on"])
+        policy = (row["mask"], row["dropout"], result_rows.preset_of(row), row["trained_on"])
         lines[(row["map"], *policy)][(row["play"], float(row["jitter"]))].append(float(row["win_rate"]))
 
     def place(line: tuple) -> tuple:
-        map_name, mask, dropout, preset, overrides, trained_on = line
-        return (
-            list(MAPS).index(map_name),
-            trained_on.count(","),
-            place_of(mask),
-            dropout == "off",
-            preset,
-            overrides,
-        )
+        map_name, mask, dropout, preset, trained_on = line
+        return list(MAPS).index(map_name), trained_on.count(","), place_of(mask), dropout == "off", preset
 
     headings = ["policy", "preset", "trained on", "played on", "seeds", "greedy π*", "sampled π"]
     headings += [f"greedy π*, ±{JITTER}", f"sampled π, ±{JITTER}", "paper"]
     table = [headings, ["---"] * len(headings)]
     for line in sorted(lines, key=place):
-        map_name, mask, dropout, preset, overrides, trained_on = line
+        map_name, mask, dropout, preset, trained_on = line
         name = policy_name(mask, dropout)
         seeds = max(len(rates) for rates in lines[line].values())
         paper = PAPER_SMACLITE.get((mask, trained_on, map_name))
         table.append(
             [
                 f"**{name}**" if mask == "rank" else name,
-                " ".join(filter(None, [preset, overrides])),
+                preset,
                 trained_on.replace(",", ", "),
                 map_name if map_name in trained_on.split(",") else f"{map_name}, zero-shot",
                 str(seeds),
@@ -103,16 +95,4 @@ def with_tables(readme: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["add", "readme"])
-    parser.add_argument("tables", nargs="*", type=Path)
-    parser.add_argument("--commit")
-    arguments = parser.parse_args()
-    if arguments.what == "add":
-        try:
-            new = [row for table in arguments.tables for row in rows_of(table, arguments.commit)]
-        except UserError as error:
-            parser.error(str(error))
-        result_rows.add(RESULTS, COLUMNS, WHAT, new)
-    else:
-        result_rows.README.write_text(with_tables(result_rows.README.read_text()))
+    result_rows.run_command(__doc__, RESULTS, COLUMNS, WHAT, rows_of, with_tables)

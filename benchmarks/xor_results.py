@@ -1,10 +1,9 @@
 """Keeps results/xor.csv, one row a training seed, and prints the README's tables from it.
 
-python benchmarks/xor_results.py add TABLE.json [--commit C] [--device D]     TABLE.json: diamond table --json
+python benchmarks/xor_results.py add TABLE.json [--commit C]     TABLE.json: diamond table --json
 python benchmarks/xor_results.py readme
 """
 
-import argparse
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -21,14 +20,14 @@ WHAT = ("preset", "shaped", "overrides", "mask", "trained_on", "players", "actio
 COLUMNS = (*WHAT, "seed", "success", "episodes", "commit", "device")
 
 
-def rows_of(table: Path, commit: str | None, device: str | None) -> list[dict[str, str]]:
+def rows_of(table: Path, commit: str | None) -> list[dict[str, str]]:
     rows = []
     for line in json.loads(table.read_text()):
         players, actions = line["played_on"]
         for seed, success in zip(line.get("seeds", range(len(line["per_seed"]))), line["per_seed"], strict=True):
             row = {**line, "players": players, "actions": actions, "seed": seed, "success": success}
             row.setdefault("overrides", "")
-            row["commit"], row["device"] = commit or line["commit"], device or line["device"]
+            row["commit"] = commit or line["commit"]
             rows.append({name: str(row[name]) for name in COLUMNS})
     return rows
 
@@ -38,8 +37,7 @@ def markdown() -> str:
     groups: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in result_rows.read(RESULTS):
         size = (int(row["players"]), int(row["actions"]))
-        shaped = row["shaped"] == "True"
-        preset = ", ".join(filter(None, [row["preset"], "shaped" if shaped else "", row["overrides"]]))
+        preset = result_rows.preset_of(row) + (", shaped" if row["shaped"] == "True" else "")
         groups[(row["trained_on"], size, preset, row["mask"], row["dropout"])][row["play"]].append(
             float(row["success"])
         )
@@ -91,14 +89,4 @@ def with_tables(readme: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["add", "readme"])
-    parser.add_argument("tables", nargs="*", type=Path)
-    parser.add_argument("--commit")
-    parser.add_argument("--device")
-    arguments = parser.parse_args()
-    if arguments.what == "add":
-        new = [r for table in arguments.tables for r in rows_of(table, arguments.commit, arguments.device)]
-        result_rows.add(RESULTS, COLUMNS, WHAT, new)
-    else:
-        result_rows.README.write_text(with_tables(result_rows.README.read_text()))
+    result_rows.run_command(__doc__, RESULTS, COLUMNS, WHAT, rows_of, with_tables)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from rich import box
@@ -14,12 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from diamond_attention.actions import Continuous
-from diamond_attention.runs.assemble import begin_learning, build_learner
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.record import check_writable, describe_environment
 from diamond_attention.runs.settings import Settings, to_json
-from diamond_attention.runs.train import MOST_UPDATES_PER_CALL, advance_seeds, stack_seeds
-from diamond_attention.speed import measure_speed, versions_of_vmas, without_compilation_cache
+from diamond_attention.runs.train import MOST_UPDATES_PER_CALL
+from diamond_attention.speed import compiled_training, measure_speed, versions_of_vmas
 
 SOLVED = 0.99
 SMOOTHED_OVER = 10
@@ -178,13 +176,7 @@ def _print_solving(preset: str, settings: Settings, results: Sequence[dict[str, 
 def measure(preset: str, seeds: int) -> dict[str, Any]:
     """One full training of `seeds` seeds at once, without writing anything."""
     settings = PRESETS[preset][1]
-    with without_compilation_cache():
-        started = time.perf_counter()
-        stacked = stack_seeds([begin_learning(settings, seed) for seed in range(seeds)])
-        advance = advance_seeds(build_learner(settings)).lower(stacked, jnp.asarray(1)).compile()  # type: ignore[attr-defined]
-        compile_seconds = time.perf_counter() - started
-
-    stacked, _ = jax.block_until_ready(advance(stacked, jnp.asarray(1)))  # the first call also allocates
+    advance, stacked, compile_seconds = compiled_training(settings, seeds)
     success = []
     done, total = 1, settings.total_updates
     started = time.perf_counter()

@@ -258,11 +258,11 @@ def measure_battles(map_name: str, envs: int) -> dict[str, Any]:
         "compile_seconds": compile_seconds,
         "steps_played": envs * STEPS_A_CALL_OF_BATTLES * calls,
         "lines_dropped": int(carry[0].lines_dropped.sum()),
-        "program_bytes": _program_bytes(program),
+        "program_bytes": program_bytes(program),
     }
 
 
-def _program_bytes(program: Any) -> int | None:
+def program_bytes(program: Any) -> int | None:
     """Memory a compiled program needs at once: what it is given, returns and works with. None where nobody tells."""
     told = program.memory_analysis()
     if told is None:
@@ -293,15 +293,20 @@ def _best_of_turns(players: dict[str, Callable[[], Any]]) -> dict[str, float]:
 # --- Training -------------------------------------------------------------------------------------
 
 
-def measure_training(settings: Settings, seeds: int) -> dict[str, Any]:
-    """Seconds to compile, and updates a second over a handful of them."""
+def compiled_training(settings: Settings, seeds: int) -> tuple[Any, LearnerState, float]:
+    """The program that advances that many seeds, their state after one update, and the seconds it took to compile."""
     with without_compilation_cache():
         started = time.perf_counter()
         stacked = stack_seeds([begin_learning(settings, seed) for seed in range(seeds)])
         advance = advance_seeds(build_learner(settings)).lower(stacked, jnp.asarray(1)).compile()  # type: ignore[attr-defined]
         compile_seconds = time.perf_counter() - started
-
     stacked, _ = jax.block_until_ready(advance(stacked, jnp.asarray(1)))  # the first call also allocates
+    return advance, stacked, compile_seconds
+
+
+def measure_training(settings: Settings, seeds: int) -> dict[str, Any]:
+    """Seconds to compile, and updates a second over a handful of them."""
+    advance, stacked, compile_seconds = compiled_training(settings, seeds)
     updates, started = 0, time.perf_counter()
     while updates < 3 or time.perf_counter() - started < SECONDS_OF_UPDATES:
         stacked, _ = jax.block_until_ready(advance(stacked, jnp.asarray(1)))
@@ -313,7 +318,7 @@ def measure_training(settings: Settings, seeds: int) -> dict[str, Any]:
         "updates_timed": updates,
         "updates_per_second": 1.0 / per_update,
         "steps_per_second": seeds * settings.ppo.steps_per_update / per_update,
-        "program_bytes": _program_bytes(advance),
+        "program_bytes": program_bytes(advance),
     }
 
 
