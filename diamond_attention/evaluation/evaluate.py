@@ -1,6 +1,7 @@
 """Evaluation: a function of a checkpoint file. It never touches training, so the number belongs to the file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -52,6 +53,8 @@ def evaluate(
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
     world = padded(world or settings.world, sizes)
+    if isinstance(world, Smaclite):
+        world = replace(world, jitter_share=1.0)  # a row says how far units were moved, so all of them are
     for size in sizes:
         world.check_size(size)
     if isinstance(world, Smaclite) and len(world.maps) > 1:

@@ -209,11 +209,15 @@ def views(particles: Particles, ranks: Float32[Array, " agent"]) -> AgentView:
     """What every agent sees: itself as (position, velocity), its peers and the tasks relative to itself.
 
     Peers' velocities are relative too. No view holds an index: agents are told apart by where they are.
+
+    The last feature is 1 in the viewer's own row and 0 in its peers'. Without it, an agent at the origin of the world
+    sees itself just as it would see a peer it stands on, and teams learn to leave landmarks that lie there.
     """
     listed = as_each_viewer_lists(jnp.concatenate([particles.positions, particles.velocities], axis=-1))
     present = as_each_viewer_lists(particles.agent_present)
     own = listed[:, :1]
-    agents = jnp.concatenate([own, listed[:, 1:] - own], axis=1)
+    is_viewer = jnp.zeros((*listed.shape[:2], 1)).at[:, 0].set(1.0)
+    agents = jnp.concatenate([jnp.concatenate([own, listed[:, 1:] - own], axis=1), is_viewer], axis=-1)
     tasks = particles.tasks[None] - particles.positions[:, None]
     task_present = jnp.broadcast_to(particles.task_present, tasks.shape[:2])
     return AgentView(

@@ -188,8 +188,8 @@ def test_a_square_too_small_to_grow_food_is_refused():
 def test_views_by_hand(world):
     moving = state([(1.0, 2.0), (4.0, 6.0)], [(1.0, 1.0), (0.0, 0.0)], [(0.1, 0.2), (0.4, 0.8)])
     views = see(with_room(world, 2, 2), moving, jnp.array([0.25, 0.75], jnp.float32))
-    np.testing.assert_allclose(views.agents[0], [[1, 2, 0.1, 0.2], [3, 4, 0.3, 0.6]], rtol=1e-5)
-    np.testing.assert_allclose(views.agents[1], [[4, 6, 0.4, 0.8], [-3, -4, -0.3, -0.6]], rtol=1e-5)
+    np.testing.assert_allclose(views.agents[0], [[1, 2, 0.1, 0.2, 1], [3, 4, 0.3, 0.6, 0]], rtol=1e-5)
+    np.testing.assert_allclose(views.agents[1], [[4, 6, 0.4, 0.8, 1], [-3, -4, -0.3, -0.6, 0]], rtol=1e-5)
     np.testing.assert_allclose(views.tasks[0], [[0, -1], [-1, -2]])
     np.testing.assert_allclose(views.tasks[1], [[-3, -5], [-4, -6]])
     np.testing.assert_allclose(views.ranks, [[0.25, 0.75], [0.75, 0.25]])

@@ -193,3 +193,11 @@ def test_the_original_stands_beside_a_gpu_too():
     beside = {(row["device"], row["steps_per_second"]) for row in speed.recorded_beside("smaclite", "gpu")}
     assert {("cpu", 56.0), ("gpu", 2.2e7)} <= beside
     assert ("cpu", 3.1e4) not in beside
+
+
+def test_an_evaluation_moves_the_units_of_every_battle(group):
+    run = open_run(group / "seed_0")
+    seldom = Smaclite("2s_vs_1sc", jitter=2.0, jitter_share=0.0)
+    always = Smaclite("2s_vs_1sc", jitter=2.0)
+    rows = [evaluate(run, episodes=2, play=["greedy"], world=world) for world in (seldom, always)]
+    assert rows[0] == rows[1]

@@ -81,6 +81,23 @@ def test_an_unknown_map_names_the_twelve(wrong):
         Smaclite(wrong)
     with pytest.raises(UserError, match=r"world\.jitter is -1"):
         Smaclite("2s3z", jitter=-1)
+    with pytest.raises(UserError, match=r"world\.jitter_share is 1\.5; it must lie between 0 and 1"):
+        Smaclite("2s3z", jitter_share=1.5)
+
+
+def test_jitter_applies_to_its_share_of_the_episodes():
+    world = Smaclite("2s3z", jitter=0.5, jitter_share=0.25)
+    keys = jax.random.split(jax.random.key(0), 1024)
+    starts = jax.jit(jax.vmap(lambda key: world.reset(key, world.sizes[0])))(keys)
+    own_place = Smaclite("2s3z").reset(keys[0], world.sizes[0])
+    apart = np.asarray(jnp.abs(starts.agents["position"] - own_place.agents["position"]).max(axis=(1, 2)))
+    scattered = apart > 0
+    assert abs(scattered.mean() - 0.25) < 4 * (0.25 * 0.75 / 1024) ** 0.5
+    assert apart[scattered].min() > 0.1
+    assert apart.max() <= 0.5 + 1e-5
+    # The scattered ones are those that jitter alone would give.
+    alone = jax.vmap(lambda key: Smaclite("2s3z", jitter=0.5).reset(key, world.sizes[0]))(keys)
+    np.testing.assert_array_equal(starts.enemies["position"][scattered], alone.enemies["position"][scattered])
 
 
 @pytest.mark.parametrize(
@@ -88,6 +105,7 @@ def test_an_unknown_map_names_the_twelve(wrong):
     [
         Smaclite("2s3z", jitter=0.3),
         Smaclite("3s_vs_5z", max_agents=7, max_tasks=8),
+        Smaclite("2s3z", jitter=2.0, jitter_share=0.5),
     ],
     ids=lambda world: f"{world.map} {world.jitter}",
 )

@@ -117,7 +117,7 @@ def test_views_are_those_of_our_world():
     environment = vmas.make_env("simple_spread", num_envs=2, device="cpu", n_agents=3)
     observation = environment.reset(seed=0)[1].numpy()  # of agent 1: own 4, landmarks 6, others 4
     views = jax.vmap(Spread(max_agents=3, max_tasks=3).views)(vmas_bridge.state_of(environment), jnp.zeros((2, 3)))
-    np.testing.assert_allclose(views.agents[:, 1, 0], observation[:, :4], atol=1e-6)
+    np.testing.assert_allclose(views.agents[:, 1, 0, :4], observation[:, :4], atol=1e-6)
     np.testing.assert_allclose(views.tasks[:, 1].reshape(2, 6), observation[:, 4:10], atol=1e-6)
     np.testing.assert_allclose(views.agents[:, 1, 1:, :2].reshape(2, 4), observation[:, 10:], atol=1e-6)
 

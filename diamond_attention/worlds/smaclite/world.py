@@ -56,6 +56,8 @@ class Smaclite:
     ] = "2s3z"
     jitter: float = 0.0
     """How far each unit may start from its place, each way. Without it every episode starts the same."""
+    jitter_share: float = 1.0
+    """Share of episodes that jitter applies to; the others start as the map says. Evaluations apply it to all."""
     correct_walls: bool = False
     """Use the true normal of walls where the original's numpy backend does not."""
     max_agents: tyro.conf.Suppress[int] = 5
@@ -70,6 +72,8 @@ class Smaclite:
                 raise UserError(f"world.map is {self.map!r}; choose from {', '.join(MAPS)}, each once.")
         if not 0 <= self.jitter < float("inf"):
             raise UserError(f"world.jitter is {self.jitter}; it must be finite and not negative.")
+        if not 0 <= self.jitter_share <= 1:
+            raise UserError(f"world.jitter_share is {self.jitter_share}; it must lie between 0 and 1.")
 
     @property
     def maps(self) -> tuple[str, ...]:
@@ -137,7 +141,9 @@ class Smaclite:
         return self._field(self.map).together(state)
 
     def _field(self, name: str) -> "Battlefield":
-        return Battlefield(scenario_of(name), self.jitter, self.correct_walls, self.max_agents, self.max_tasks)
+        return Battlefield(
+            scenario_of(name), self.jitter, self.jitter_share, self.correct_walls, self.max_agents, self.max_tasks
+        )
 
     def _on_map(self, which: Int[Array, ""], do: Callable[["Battlefield"], Any]) -> Any:
         """What `do` gives on the map in question. In a batch of mixed maps all are computed and one is taken."""
@@ -158,12 +164,18 @@ class Battlefield:
 
     scenario: Scenario
     jitter: float
+    jitter_share: float
     correct_walls: bool
     max_agents: int
     max_tasks: int
 
     def reset(self, key: PRNGKeyArray, which: Int[Array, ""]) -> SmacliteState:
-        return self._apart(battle.start(self.scenario, key, self.jitter), which)
+        beginning = battle.start(self.scenario, key, self.jitter)
+        if self.jitter_share < 1:
+            scattered = jax.random.bernoulli(jax.random.fold_in(key, 1), self.jitter_share)
+            own_place = battle.start(self.scenario).position
+            beginning = beginning._replace(position=jnp.where(scattered, beginning.position, own_place))
+        return self._apart(beginning, which)
 
     def step(self, state: SmacliteState, actions: Int[Array, " agent"], key: PRNGKeyArray) -> Transition:
         before, chosen, orders = self._asked(state, actions, key)
