@@ -81,7 +81,8 @@ def against_no_mask() -> str:
             shared = sorted(set(at_size[n]) & set(plain[n]))
             pairs = len(shared)
             relative = paired_interval([at_size[n][s] for s in shared], [plain[n][s] for s in shared]).relative
-            cells.append("" if relative is None else " ".join(f"{100 * share:+.0f}" for share in relative))
+            mean, low, high = ("", "", "") if relative is None else (f"{100 * share:+.0f}" for share in relative)
+            cells.append(mean and f"{mean} [{low}, {high}]")
         lines.append("| " + " | ".join([policy_name(mask, dropout), preset, str(pairs), *cells]) + " |")
     return "\n".join(lines)
 

@@ -190,6 +190,16 @@ def test_a_policy_played_on_our_own_physics_alone_still_has_its_name(copies, dra
     assert {"rank mask", "no mask"} <= {text.get_text() for text in axes.get_legend().get_texts()}
 
 
+def test_large_teams_have_a_panel_of_their_own(copies, drawn):
+    for run in find_runs([copies / "spread"]):
+        append_rows(run.episodes, [row(n, n, -(n**2) * n) for n in (2, 8, 16, 64)])
+    scores.draw_team_sizes(find_runs([copies / "spread"]), Path("team_size.png"))
+    small, large = drawn["team_size.png"].axes
+    assert [axes.get_xticks().tolist() for axes in (small, large)] == [[2, 8], [16, 64]]
+    assert small.get_ylim()[0] > -1500
+    assert large.get_ylim()[0] < -4000
+
+
 def test_random_play_does_not_flatten_the_good_ones(copies, drawn):
     for run in find_runs([copies / "spread"]):
         append_rows(run.episodes, [row(n, n, -40 * n) for n in (2, 8)])

@@ -65,7 +65,8 @@ def record_battle(run: Run, map_name: str | None = None, *, seed: int = 0, greed
     """Plays the newest checkpoint on a map, by default the first it was trained on."""
     trained_on = run.settings.world
     assert isinstance(trained_on, Smaclite)
-    one = Smaclite(map_name or trained_on.maps[0], trained_on.jitter, correct_walls=trained_on.correct_walls)
+    # Starts as the map says, also where the team was trained on scattered ones: that is the battle people know.
+    one = Smaclite(map_name or trained_on.maps[0], correct_walls=trained_on.correct_walls)
     if len(one.maps) > 1:
         raise UserError(f"--map is {one.map!r}; name one map to watch.")
     world = padded(one, one.sizes)

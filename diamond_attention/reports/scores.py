@@ -30,6 +30,8 @@ MOST_DIFFERENCES = 2
 """Settings named in a legend before it says "…"."""
 
 MOST_HEATMAPS_ABREAST = 3
+LARGE_TEAMS = 10
+"""From this size on teams have a panel of their own: R falls so fast with N that it would flatten all the rest."""
 
 
 @dataclass
@@ -109,13 +111,20 @@ def _names(groups: Mapping[tuple[Settings, str | None], Sequence[Run]]) -> dict[
 
 
 def draw_team_sizes(runs: Sequence[Run], to: Path) -> Path | None:
-    """One panel a world: R against the size of the team. None if no world was played at two sizes."""
+    """R against the size of the team, a panel a world and one more for large teams.
+
+    None if no world was played at two sizes.
+    """
     panels = []
     for name in TITLES:
         ways = played_by([run for run in runs if run.settings.world.name == name])
         sizes = _diagonal(ways)
-        if len(sizes) > 1:
-            panels.append((ways, sizes))
+        if len(sizes) < 2:
+            continue
+        for large in (False, True):
+            part = [size for size in sizes if (size[0] >= LARGE_TEAMS) == large]
+            if part:
+                panels.append(([way for way in ways if any(size in way.scores for size in part)], part))
     if not panels:
         return None
     figure, axes = plt.subplots(1, len(panels), figsize=(5.4 * len(panels), 4.9), squeeze=False, layout="constrained")
@@ -251,8 +260,8 @@ def draw_heatmap(runs: Sequence[Run], to: Path) -> Path | None:
         grids.append(("PD + Hungarian\nhand-written, 64 episodes", cells))
     agents, foods = sorted({n for n, _ in shown}), sorted({k for _, k in shown})
     means = [mean for _, cells in grids for mean, _ in cells.values()]
-    columns = min(MOST_HEATMAPS_ABREAST, len(grids))
-    rows = -(-len(grids) // columns)
+    rows = -(-len(grids) // MOST_HEATMAPS_ABREAST)
+    columns = -(-len(grids) // rows)
     figure, axes = plt.subplots(
         rows,
         columns,
