@@ -6,7 +6,7 @@ for group in "$@"; do
   case $(basename "$group") in
     spread*)
       diamond evaluate "$group" --agents 2:8 --episodes 64 --greedy --simulator vmas --json > /dev/null
-      diamond evaluate "$group" --agents 2:8,16 --episodes 64 --greedy --json > /dev/null ;;
+      diamond evaluate "$group" --agents 16,32,64 --episodes 64 --greedy --json > /dev/null ;;
     food*)
       diamond evaluate "$group" --agents 2:8 --tasks 2:8 --episodes 64 --greedy --json > /dev/null ;;
   esac

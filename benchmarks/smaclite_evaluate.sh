@@ -10,7 +10,7 @@ maps=${MAPS:-2s3z,3s5z,3s5z_vs_3s6z,3s_vs_5z}
 episodes=${EPISODES:-256}
 for group in "$@"; do
   case $(basename "$group") in
-    *_dropout_*) ways=("--dropout on" "--dropout off") ;;
+    *_dropout*) ways=("--dropout on" "--dropout off") ;;
     *) ways=("") ;;
   esac
   for way in "${ways[@]}"; do

@@ -68,24 +68,8 @@ def markdown() -> str:
     return "\n\n".join(parts)
 
 
-def speed() -> str:
-    """The two measurements of `diamond bench`, side by side."""
-    lines = [
-        "| device | seeds at once | compile s | updates/s | steps/s, all seeds | s to success ≥ 0.99, slowest seed |"
-    ]
-    lines.append("|" + "---|" * 6)
-    for name, device in (("cpu", "2 CPU cores"), ("gpu", "one H200")):
-        file = RESULTS.with_name(f"bench_xor_{name}.json")
-        for result in json.loads(file.read_text())["results"] if file.exists() else []:
-            cells = [device, str(result["seeds"]), f"{result['compile_seconds']:.0f}"]
-            cells += [f"{result['updates_per_second']:.0f}", f"{result['steps_per_second']:,.0f}"]
-            solved = result["slowest_seconds_to_solve"]
-            lines.append("| " + " | ".join([*cells, "not reached" if solved is None else f"{solved:.2f}"]) + " |")
-    return "\n".join(lines)
-
-
 def with_tables(readme: str) -> str:
-    return result_rows.with_blocks(readme, {"results": markdown(), "speed": speed()})
+    return result_rows.with_blocks(readme, {"results": markdown()})
 
 
 if __name__ == "__main__":

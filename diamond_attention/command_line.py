@@ -93,7 +93,7 @@ class EvaluateOptions:
     map: str | None = None
     """SMAClite: the map to play, or several as in 2s3z,3s5z; by default those it was trained on."""
     jitter: float | None = None
-    """SMAClite: how far each unit may start from its place; by default as trained."""
+    """SMAClite: how far each unit may start from its place, each way; by default 0, as the map says."""
     episodes: int = 1000
     """Episodes for each run, size and way of playing."""
     simulator: str = "own"
@@ -368,9 +368,9 @@ def list_command(arguments: Sequence[str]) -> int:
     print("trained policies that ship with the package")
     for name in shipped_policies():
         settings = open_run(SHIPPED / name).settings
-        print(
-            f"  {name:12s} {settings.world.name}, trained with {settings.agents} agents, mask {settings.policy.mask}"
-        )
+        on = getattr(settings.world, "map", None)
+        trained = f"with {settings.agents} agents" if on is None else f"on {on}"
+        print(f"  {name:12s} {settings.world.name}, trained {trained}, mask {settings.policy.mask}")
     print("runs (in ./runs)")
     found = sorted({path.parent for path in Path("runs").glob("**/settings.json")})
     for folder in found:
@@ -572,7 +572,7 @@ def _variant_to_play(run: Run, maps: str | None, jitter: float | None) -> Smacli
             if value is not None:
                 raise UserError(f"{option} is {value}, but {run.path} was trained on {world.name}, which has none.")
         return None
-    return dataclasses.replace(world, map=maps or world.map, jitter=world.jitter if jitter is None else jitter)
+    return dataclasses.replace(world, map=maps or world.map, jitter=jitter or 0.0)
 
 
 def _choose_device(device: Device | None, quiet: bool) -> None:

@@ -174,8 +174,13 @@ def test_table_prints_text_and_markdown(group, capsys):
     assert run_command(["table", str(group), "--markdown"]) == 0
     title, table = capsys.readouterr().out.split("\n\n")
     assert title in text
-    assert title.startswith("Success rate")
+    assert title.startswith("Success rate: mean over training seeds")
     assert table.startswith("| policy |")
+    # One seed alone has no spread over seeds; what is printed beside it is something else and says so.
+    assert run_command(["table", str(group / "seed_0"), "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "Success rate: one training seed [95 % Wilson interval over its episodes]"
+    )
 
 
 def test_table_names_the_runs_it_has_no_rows_of(group, tmp_path, capsys):

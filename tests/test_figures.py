@@ -200,6 +200,14 @@ def test_large_teams_have_a_panel_of_their_own(copies, drawn):
     assert large.get_ylim()[0] < -4000
 
 
+def test_one_large_team_shares_the_panel(copies, drawn):
+    for run in find_runs([copies / "spread"]):
+        append_rows(run.episodes, [row(n, n, -(n**2) * n) for n in (2, 3, 16)])
+    scores.draw_team_sizes(find_runs([copies / "spread"]), Path("team_size.png"))
+    (axes,) = drawn["team_size.png"].axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "3\ntrained", "16"]
+
+
 def test_random_play_does_not_flatten_the_good_ones(copies, drawn):
     for run in find_runs([copies / "spread"]):
         append_rows(run.episodes, [row(n, n, -40 * n) for n in (2, 8)])

@@ -139,11 +139,13 @@ def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):
     import particle_results
     import smaclite_results
     import smaclite_statistics
+    import speed_results
     import xor_results
 
     text = (ROOT / "README.md").read_text()
     assert xor_results.with_tables(text) == text
     assert particle_results.with_tables(text) == text
     assert smaclite_results.with_tables(text) == text
+    assert speed_results.with_tables(text) == text
     page = (ROOT / "docs" / "smaclite.md").read_text()
     assert smaclite_statistics.with_table(page) == page

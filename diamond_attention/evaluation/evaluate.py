@@ -41,7 +41,8 @@ def evaluate(
     """Plays, appends one row an episode to the run's episodes.csv, and returns those rows.
 
     `sizes` are those it was trained on unless said; `dropout` is the run's own setting unless said. `world` is a
-    variant of the run's world to play instead, such as another map. Of several maps each is played by itself.
+    variant of the run's world to play instead, such as another map. Of several maps each is played by itself, and
+    battles start as the map says unless `world` has jitter.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; it must be at least 1.")
@@ -52,9 +53,11 @@ def evaluate(
         raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
+    if world is None and isinstance(settings.world, Smaclite):
+        world = replace(settings.world, jitter=0.0)
     world = padded(world or settings.world, sizes)
     if isinstance(world, Smaclite):
-        world = replace(world, jitter_share=1.0)  # a row says how far units were moved, so all of them are
+        world = replace(world, jitter_share=1.0)  # a row has the jitter but not its share, so every episode has it
     for size in sizes:
         world.check_size(size)
     if isinstance(world, Smaclite) and len(world.maps) > 1:

@@ -30,8 +30,8 @@ MOST_DIFFERENCES = 2
 """Settings named in a legend before it says "…"."""
 
 MOST_HEATMAPS_ABREAST = 3
-LARGE_TEAMS = 10
-"""From this size on teams have a panel of their own: R falls so fast with N that it would flatten all the rest."""
+LARGE_TEAM_FROM = 10
+"""Teams of this size and more have a panel of their own: R falls so fast with N that it would flatten the rest."""
 
 
 @dataclass
@@ -121,10 +121,10 @@ def draw_team_sizes(runs: Sequence[Run], to: Path) -> Path | None:
         sizes = _diagonal(ways)
         if len(sizes) < 2:
             continue
-        for large in (False, True):
-            part = [size for size in sizes if (size[0] >= LARGE_TEAMS) == large]
-            if part:
-                panels.append(([way for way in ways if any(size in way.scores for size in part)], part))
+        small = [size for size in sizes if size[0] < LARGE_TEAM_FROM]
+        large = [size for size in sizes if size[0] >= LARGE_TEAM_FROM]
+        for part in (small, large) if min(len(small), len(large)) > 1 else (sizes,):
+            panels.append(([way for way in ways if any(size in way.scores for size in part)], part))
     if not panels:
         return None
     figure, axes = plt.subplots(1, len(panels), figsize=(5.4 * len(panels), 4.9), squeeze=False, layout="constrained")

@@ -219,11 +219,13 @@ TEXT_HEADINGS = ("policy", "preset", "trained", "played", "simulator")
 PLAYS = ("greedy", "sampled")
 
 TITLES = {
-    "success": "Success rate: mean over training seeds [95 % bootstrap interval over those seeds]",
-    "R": "R, the return divided by the agents: mean over training seeds [95 % bootstrap interval over those seeds]",
-    "battle_won": "Win rate: mean over training seeds [95 % bootstrap interval over those seeds]",
-    "return": "Return of the team: mean over training seeds [95 % bootstrap interval over those seeds]",
+    "success": "Success rate",
+    "R": "R, the return divided by the agents",
+    "battle_won": "Win rate",
+    "return": "Return of the team",
 }
+OVER_SEEDS = "mean over training seeds [95 % bootstrap interval over those seeds]"
+OVER_EPISODES = "one training seed [95 % Wilson interval over its episodes]"
 MEASURE_TITLES = {
     "collisions": "collisions: ordered pairs of overlapping agents, summed over an episode's steps",
     "covered": "covered: the share of landmarks under an agent, summed likewise",
@@ -233,7 +235,9 @@ MEASURE_TITLES = {
 
 def _title(lines: Sequence[Line]) -> str:
     measure = lines[0].measure
-    return "\n".join([TITLES[measure], *(MEASURE_TITLES[name] for name in _shown_measures(lines))])
+    alone = measure in ("success", "battle_won") and all(len(line.seeds) == 1 for line in lines)
+    title = f"{TITLES[measure]}: {OVER_EPISODES if alone else OVER_SEEDS}"
+    return "\n".join([title, *(MEASURE_TITLES[name] for name in _shown_measures(lines))])
 
 
 def _headings(lines: Sequence[Line]) -> list[str]:

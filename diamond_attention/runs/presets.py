@@ -29,7 +29,7 @@ PAPER_PARTICLES = PpoSettings(
 )
 
 # Ours. What made the difference while developing (single seeds, so anecdotes): R at N=4 after 16 M steps of Simple
-# Spread with the rank mask, before the views said which row is the viewer's; with that, −57 after 16 M steps.
+# Spread with the rank mask, before the views said which row is the viewer's (with that: −57, two seeds).
 #   gamma 0.95 instead of 0.99          −65 for −77: who takes which landmark is settled within some twenty steps
 #   learning rate 1e-3 for 3e-4         −76 for −87
 #   episodes cut at 100 steps for 400   −76 for −75, but −50 for −60 at N=2

@@ -206,12 +206,11 @@ def advance(physics: Physics, particles: Particles, actions: Float[Array, "agent
 
 
 def views(particles: Particles, ranks: Float32[Array, " agent"]) -> AgentView:
-    """What every agent sees: itself as (position, velocity), its peers and the tasks relative to itself.
+    """What every agent sees: agents as (x, y, vx, vy, is it the viewer), tasks as (x, y).
 
-    Peers' velocities are relative too. No view holds an index: agents are told apart by where they are.
-
-    The last feature is 1 in the viewer's own row and 0 in its peers'. Without it, an agent at the origin of the world
-    sees itself just as it would see a peer it stands on, and teams learn to leave landmarks that lie there.
+    The viewer's own row is in the world's frame; its peers and the tasks are relative to it, velocities too. No view
+    holds an index: agents are told apart by where they are. Without the last feature an agent at the origin of the
+    world sees itself just as it would see a peer it stands on, and trained teams were seen to leave landmarks there.
     """
     listed = as_each_viewer_lists(jnp.concatenate([particles.positions, particles.velocities], axis=-1))
     present = as_each_viewer_lists(particles.agent_present)

@@ -125,6 +125,19 @@ def test_starts_differ_only_with_jitter():
         battle.start(SCENARIO, jitter=0.25)
 
 
+@pytest.mark.parametrize("name", ["2c_vs_64zg", "corridor", "2s3z"])
+def test_nobody_starts_inside_a_wall(name):
+    scenario = scenario_of(name)
+    places = jax.vmap(lambda key: battle.start(scenario, key, jitter=2.0).position)(
+        jax.random.split(jax.random.key(5), 64)
+    )
+    cells = np.floor(np.asarray(places)).astype(int)
+    assert cells.min() >= 0
+    assert cells.max() < len(scenario.blocked)
+    assert not scenario.blocked[cells[..., 0], cells[..., 1]].any()
+    assert (np.asarray(places) != scenario.start).any(axis=(0, 2)).all()  # each of them is moved in some battle
+
+
 def test_turn_orders_are_permutations():
     orders = battle.draw_turn_orders(SCENARIO, jax.random.key(3))
     np.testing.assert_array_equal(np.sort(orders, axis=1), np.tile(np.arange(10), (8, 1)))

@@ -1,5 +1,6 @@
 """SMAClite from the command line: train, evaluate on other maps, watch, replay, bench."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -199,5 +200,19 @@ def test_an_evaluation_moves_the_units_of_every_battle(group):
     run = open_run(group / "seed_0")
     seldom = Smaclite("2s_vs_1sc", jitter=2.0, jitter_share=0.0)
     always = Smaclite("2s_vs_1sc", jitter=2.0)
-    rows = [evaluate(run, episodes=2, play=["greedy"], world=world) for world in (seldom, always)]
+    rows = [evaluate(run, episodes=2, play=["sampled"], world=world) for world in (seldom, always)]
     assert rows[0] == rows[1]
+    # Unless asked to, none: whatever it was trained on, battles start as the map says.
+    trained_so = dataclasses.replace(run, settings=dataclasses.replace(run.settings, world=always))
+    as_the_map_says = evaluate(trained_so, episodes=2, play=["sampled"])
+    assert {row["jitter"] for row in as_the_map_says} == {0.0}
+    assert [row["return"] for row in as_the_map_says] != [row["return"] for row in rows[1]]
+
+
+def test_a_movie_starts_as_the_map_says(group):
+    run = open_run(group / "seed_0")
+    trained_so = dataclasses.replace(
+        run, settings=dataclasses.replace(run.settings, world=Smaclite("2s_vs_1sc", jitter=2.0))
+    )
+    recorded = battle_movie.record_battle(trained_so)
+    np.testing.assert_allclose(recorded.states.position[0], scenario_of("2s_vs_1sc").start)

@@ -77,13 +77,17 @@ class Tick(NamedTuple):
 def start(
     scenario: Scenario, key: PRNGKeyArray | None = None, jitter: float = 0.0, dtype: Any = jnp.float32
 ) -> BattleState:
-    """The beginning of a battle: always the same, unless `jitter` moves every unit by up to that much each way."""
+    """The beginning of a battle: always the same, unless `jitter` moves every unit by up to that much each way.
+
+    A unit that would be moved into a wall or off the map keeps its place.
+    """
     units = scenario.number_of_units
     position = jnp.asarray(scenario.start)
     if jitter > 0.0:
         if key is None:
             raise ValueError("A start with jitter needs a key.")
-        position = position + jax.random.uniform(key, position.shape, jnp.float32, -jitter, jitter)
+        moved = position + jax.random.uniform(key, position.shape, jnp.float32, -jitter, jitter)
+        position = jnp.where(observe.is_free(scenario, vector(moved))[:, None], moved, position)
     zeros = jnp.zeros(units, dtype)
     return BattleState(
         position=position,

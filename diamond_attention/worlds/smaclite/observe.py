@@ -36,7 +36,7 @@ def legal_actions(scenario: Scenario, position: Vector, alive: Bool[Array, " uni
     legal = jnp.zeros((len(allies), scenario.number_of_actions), bool)
     legal = legal.at[:, NOOP].set(~agent_alive).at[:, STOP].set(agent_alive)
     for action, (x, y) in {NORTH: (0, 1), SOUTH: (0, -1), EAST: (1, 0), WEST: (-1, 0)}.items():
-        free = _is_free(scenario, Vector(agent.x + x * LOOK_AHEAD, agent.y + y * LOOK_AHEAD))
+        free = is_free(scenario, Vector(agent.x + x * LOOK_AHEAD, agent.y + y * LOOK_AHEAD))
         legal = legal.at[:, action].set(free & agent_alive)
     near = length(agent[:, None] - position[enemies][None, :]) <= TARGET_RANGE
     legal = legal.at[:, FIRST_TARGET : FIRST_TARGET + len(enemies)].set(near & alive[enemies] & agent_alive[:, None])
@@ -49,7 +49,7 @@ def legal_actions(scenario: Scenario, position: Vector, alive: Bool[Array, " uni
     return legal
 
 
-def _is_free(scenario: Scenario, place: Vector) -> Bool[Array, "..."]:
+def is_free(scenario: Scenario, place: Vector) -> Bool[Array, "..."]:
     on_map = (place.x >= 0) & (place.x < MAP_SIZE) & (place.y >= 0) & (place.y < MAP_SIZE)
     cell_x = jnp.clip(jnp.floor(place.x).astype(jnp.int32), 0, MAP_SIZE - 1)
     cell_y = jnp.clip(jnp.floor(place.y).astype(jnp.int32), 0, MAP_SIZE - 1)

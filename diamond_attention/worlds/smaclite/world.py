@@ -172,6 +172,7 @@ class Battlefield:
     def reset(self, key: PRNGKeyArray, which: Int[Array, ""]) -> SmacliteState:
         beginning = battle.start(self.scenario, key, self.jitter)
         if self.jitter_share < 1:
+            # Folded rather than split, so that the scattered starts are those of this key without a share.
             scattered = jax.random.bernoulli(jax.random.fold_in(key, 1), self.jitter_share)
             own_place = battle.start(self.scenario).position
             beginning = beginning._replace(position=jnp.where(scattered, beginning.position, own_place))
