@@ -52,6 +52,8 @@ def spread() -> str:
             setting = f"{found['preset']}, compiled in {row['compile_seconds']:.0f} s"
             lines.append(["training", device, setting, rounded(row["steps_per_second"]), ""])
         for row in found["recorded_elsewhere"]:
+            if row["system"].startswith("VMAS") and found["vmas"] == "measured":
+                continue
             cells = [f"*{row['what']}*", "recorded elsewhere", f"{row['system']}, {row['setting']}"]
             lines.append([*cells, rounded(row["steps_per_second"]), ""])
     return table(["what", "device", "setting", "env-steps/s", "beside it"], lines)
