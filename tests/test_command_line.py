@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def test_a_run_folder_holds_what_it_promises(group):
         described = json.loads((run / "settings.json").read_text())
         assert described["format"] == 1
         assert described["seed"] == seed
-        assert json.loads((run / "environment.json").read_text())["versions"]["jax"]
+        environment = json.loads((run / "environment.json").read_text())
+        assert environment["versions"]["jax"]
+        assert environment["xla_flags"] == os.environ.get("XLA_FLAGS", "")
         rows = read_rows(run / "metrics.csv")
         assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5, 6]
         assert list(run.glob("events.out.tfevents.*"))

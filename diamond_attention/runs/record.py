@@ -288,6 +288,7 @@ def describe_environment() -> dict[str, Any]:
         "device": f"{device.platform}: {device.device_kind}",
         "cpu_cores": len(os.sched_getaffinity(0)),
         "versions": versions,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "commit": source_commit(),
         "command": ["diamond", *sys.argv[1:]],
     }
