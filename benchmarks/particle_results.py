@@ -21,6 +21,7 @@ WHAT = ("world", "preset", "overrides", "mask", "trained_on", "agents", "tasks",
 MEASURES = ("collisions", "covered", "collections")
 COLUMNS = (*WHAT, "seed", "R", *MEASURES, "episodes", "commit", "device")
 SIZES = range(2, 9)
+LARGE_SIZES = (16, 32, 64)
 
 
 def rows_of(table: Path, commit: str | None) -> list[dict[str, str]]:
@@ -67,6 +68,19 @@ def scores(world: str, simulator: str, tasks: int | None, oracles: dict[str, str
     return "\n".join(lines)
 
 
+def large_teams() -> str:
+    """R of teams far larger than the one trained with, on our own world: mean [95 % interval over seeds]."""
+    lines = ["| policy | preset | seeds | " + " | ".join(f"{n}" for n in LARGE_SIZES) + " |"]
+    lines.append("|" + "---|" * (3 + len(LARGE_SIZES)))
+    for (preset, mask, dropout), at_size in by_policy("spread", "own", None).items():
+        seeds = max(len(at_size[n]) for n in LARGE_SIZES)
+        found = [seed_interval(list(at_size[n].values())) if at_size[n] else None for n in LARGE_SIZES]
+        cells = ["" if i is None else f"{i.mean:,.0f} [{i.low:,.0f}, {i.high:,.0f}]" for i in found]
+        if seeds:
+            lines.append("| " + " | ".join([policy_name(mask, dropout), preset, str(seeds), *cells]) + " |")
+    return "\n".join(lines)
+
+
 def against_no_mask() -> str:
     """How much better each mask is than none, in per cent of |R|: mean, low and high over paired seeds."""
     found = by_policy("spread", "vmas", None)
@@ -92,6 +106,7 @@ BLOCKS = {
         "spread", "vmas", None, {"bound": "bound", "assigned": "PD + Hungarian", "random": "random"}
     ),
     "spread-differences": against_no_mask,
+    "spread-large": large_teams,
     "food": lambda: scores("food", "own", 4, {"assigned": "PD + Hungarian", "random": "random"}),
 }
 
