@@ -13,6 +13,7 @@ import result_rows
 from diamond_attention.evaluation.statistics import paired_interval, seed_interval
 from diamond_attention.reports.anchors import anchors
 from diamond_attention.reports.names import place_of, policy_name
+from diamond_attention.reports.tables import markdown_table
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.spread import Spread
 
@@ -53,39 +54,36 @@ def by_policy(world: str, simulator: str, tasks: int | None) -> dict[tuple, dict
 def scores(world: str, simulator: str, tasks: int | None, oracles: dict[str, str]) -> str:
     """R by team size, a line a policy: mean over seeds, and the interval at the size trained on."""
     kind = {"spread": Spread(), "food": Food()}[world]
-    lines = ["| policy | preset | seeds | " + " | ".join(f"{n}" for n in SIZES) + " | 95 % interval at 4 |"]
-    lines.append("|" + "---|" * (4 + len(SIZES)))
+    lines = []
     for (preset, mask, dropout), at_size in by_policy(world, simulator, tasks).items():
         at_home = seed_interval(list(at_size[4].values())) if at_size[4] else None
         cells = [policy_name(mask, dropout), preset, str(len(at_size[4]))]
         cells += [f"{seed_interval(list(at_size[n].values())).mean:.0f}" if at_size[n] else "" for n in SIZES]
         cells.append("" if at_home is None else f"[{at_home.low:.1f}, {at_home.high:.1f}]")
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(cells)
     for oracle, name in oracles.items():
         known = anchors(kind, oracle)
         cells = [f"{known[(n, n if tasks is None else tasks)].mean:.0f}" for n in SIZES]
-        lines.append("| " + " | ".join([f"*{name}*", "", "", *cells, ""]) + " |")
-    return "\n".join(lines)
+        lines.append([f"*{name}*", "", "", *cells, ""])
+    return markdown_table(["policy", "preset", "seeds", *map(str, SIZES), "95 % interval at 4"], lines)
 
 
 def large_teams() -> str:
     """R of teams far larger than the one trained with, on our own world: mean [95 % interval over seeds]."""
-    lines = ["| policy | preset | seeds | " + " | ".join(f"{n}" for n in LARGE_SIZES) + " |"]
-    lines.append("|" + "---|" * (3 + len(LARGE_SIZES)))
+    lines = []
     for (preset, mask, dropout), at_size in by_policy("spread", "own", None).items():
         seeds = max(len(at_size[n]) for n in LARGE_SIZES)
         found = [seed_interval(list(at_size[n].values())) if at_size[n] else None for n in LARGE_SIZES]
         cells = ["" if i is None else f"{i.mean:,.0f} [{i.low:,.0f}, {i.high:,.0f}]" for i in found]
         if seeds:
-            lines.append("| " + " | ".join([policy_name(mask, dropout), preset, str(seeds), *cells]) + " |")
-    return "\n".join(lines)
+            lines.append([policy_name(mask, dropout), preset, str(seeds), *cells])
+    return markdown_table(["policy", "preset", "seeds", *map(str, LARGE_SIZES)], lines)
 
 
 def against_no_mask() -> str:
     """How much better each mask is than none, in per cent of |R|: mean, low and high over paired seeds."""
     found = by_policy("spread", "vmas", None)
-    lines = ["| policy | preset | pairs | " + " | ".join(f"{n}" for n in SIZES) + " |"]
-    lines.append("|" + "---|" * (3 + len(SIZES)))
+    lines = []
     for (preset, mask, dropout), at_size in found.items():
         plain = found.get((preset, "none", "off"), {})
         if mask == "none" or not plain:
@@ -97,8 +95,8 @@ def against_no_mask() -> str:
             relative = paired_interval([at_size[n][s] for s in shared], [plain[n][s] for s in shared]).relative
             mean, low, high = ("", "", "") if relative is None else (f"{100 * share:+.0f}" for share in relative)
             cells.append(mean and f"{mean} [{low}, {high}]")
-        lines.append("| " + " | ".join([policy_name(mask, dropout), preset, str(pairs), *cells]) + " |")
-    return "\n".join(lines)
+        lines.append([policy_name(mask, dropout), preset, str(pairs), *cells])
+    return markdown_table(["policy", "preset", "pairs", *map(str, SIZES)], lines)
 
 
 BLOCKS = {

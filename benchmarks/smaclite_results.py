@@ -15,6 +15,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import seed_interval
 from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_SMACLITE
+from diamond_attention.reports.tables import markdown_table
 from diamond_attention.worlds.smaclite.maps import MAPS
 
 RESULTS = result_rows.ROOT / "results" / "smaclite.csv"
@@ -61,7 +62,7 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
 
     headings = ["policy", "preset", "trained on", "played on", "seeds", "greedy π*", "sampled π"]
     headings += [f"greedy π*, ±{JITTER}", f"sampled π, ±{JITTER}", "paper"]
-    table = [headings, ["---"] * len(headings)]
+    table = []
     for line in sorted(lines, key=place):
         map_name, mask, dropout, preset, trained_on = line
         name = policy_name(mask, dropout)
@@ -79,7 +80,7 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
             ]
         )
     episodes = " or ".join(str(number) for number in sorted({int(row["episodes"]) for row in rows}))
-    return CAPTION.format(episodes=episodes) + "\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in table)
+    return CAPTION.format(episodes=episodes) + "\n" + markdown_table(headings, table)
 
 
 def _rate(per_seed: Sequence[float], seeds: int) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 import result_rows
 
 from diamond_attention.evaluation.statistics import TwoRates, holm, two_rates_p_value
+from diamond_attention.reports.tables import markdown_table
 from diamond_attention.runs.record import describe_environment
 from diamond_attention.worlds.smaclite.scenario import scenario_of
 from diamond_attention.worlds.smaclite.scripted import RULES, play_episode
@@ -110,9 +111,8 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
         ours = f"{float(each['win_rate']):.3f}"
         theirs = [f"{float(each['original_win_rate']):.3f} of {each['original_episodes']}", each["holm_p_value"]]
         beside.setdefault((*team, ours), []).extend(theirs)
-    lines = ["| team | map | here | original, numpy | p | original, C++ | p |", "|" + "---|" * 7]
-    lines += ["| " + " | ".join([*ours, *theirs]) + " |" for ours, theirs in beside.items()]
-    return "\n".join(lines)
+    headings = ["team", "map", "here", "original, numpy", "p", "original, C++", "p"]
+    return markdown_table(headings, [[*ours, *theirs] for ours, theirs in beside.items()])
 
 
 def with_table(page: str) -> str:

@@ -4,10 +4,12 @@ python benchmarks/speed_results.py
 """
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import result_rows
+
+from diamond_attention.bench import mebibytes, rounded
+from diamond_attention.reports.tables import markdown_table
 
 RESULTS = result_rows.ROOT / "results"
 DEVICES = {"cpu": "2 CPU cores", "gpu": "one H200"}
@@ -19,16 +21,6 @@ def measured(world: str) -> list[tuple[str, dict[str, Any]]]:
     return [(name, json.loads(file.read_text())) for name, file in files.items() if file.exists()]
 
 
-def table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [headings, ["---"] * len(headings), *lines]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-
-
-def rounded(number: float) -> str:
-    """Three figures: more would be noise."""
-    return f"{float(f'{number:.3g}'):,.0f}"
-
-
 def xor() -> str:
     lines = []
     for device, found in measured("xor"):
@@ -38,7 +30,7 @@ def xor() -> str:
             cells.append(f"{row['steps_per_second']:,.0f}")
             lines.append([*cells, "not reached" if solved is None else f"{solved:.2f}"])
     headings = ["device", "seeds at once", "compile s", "updates/s", "steps/s, all seeds"]
-    return table([*headings, "s to success ≥ 0.99, slowest seed"], lines)
+    return markdown_table([*headings, "s to success ≥ 0.99, slowest seed"], lines)
 
 
 def spread() -> str:
@@ -56,7 +48,7 @@ def spread() -> str:
                 continue
             cells = [f"*{row['what']}*", "recorded elsewhere", f"{row['system']}, {row['setting']}"]
             lines.append([*cells, rounded(row["steps_per_second"]), ""])
-    return table(["what", "device", "setting", "env-steps/s", "beside it"], lines)
+    return markdown_table(["what", "device", "setting", "env-steps/s", "beside it"], lines)
 
 
 def decisions() -> str:
@@ -66,21 +58,19 @@ def decisions() -> str:
         if device == DEVICES["cpu"]
         for row in found["decisions"]
     ]
-    return table(["agents and landmarks", "median ms", "95th percentile ms"], lines)
+    return markdown_table(["agents and landmarks", "median ms", "95th percentile ms"], lines)
 
 
 def smaclite() -> str:
     lines = []
     for device, found in measured("smaclite"):
         for row in found["simulation"]:
-            memory = "" if row["program_bytes"] is None else f"{row['program_bytes'] / 2**20:,.0f} MiB"
             cells = ["battles", device, f"{row['map']}, {row['envs']:,} at once"]
-            lines.append([*cells, rounded(row["steps_per_second"]), memory])
+            lines.append([*cells, rounded(row["steps_per_second"]), mebibytes(row["program_bytes"])])
         for row in found["training"]:
-            memory = "" if row["program_bytes"] is None else f"{row['program_bytes'] / 2**20:,.0f} MiB"
             cells = ["training", device, f"{found['preset']}, {row['seeds']} seed(s)"]
-            lines.append([*cells, rounded(row["steps_per_second"]), memory])
-    return table(["what", "device", "setting", "env-steps/s", "memory"], lines)
+            lines.append([*cells, rounded(row["steps_per_second"]), mebibytes(row["program_bytes"])])
+    return markdown_table(["what", "device", "setting", "env-steps/s", "memory"], lines)
 
 
 BLOCKS = {"speed": xor, "spread-speed": spread, "decisions": decisions, "smaclite-speed": smaclite}

@@ -13,6 +13,7 @@ import result_rows
 from diamond_attention.evaluation.statistics import seed_interval
 from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_XOR
+from diamond_attention.reports.tables import markdown_table
 from diamond_attention.worlds.xor import floor
 
 RESULTS = result_rows.ROOT / "results" / "xor.csv"
@@ -44,9 +45,9 @@ def markdown() -> str:
     ordered = sorted(groups.items(), key=lambda g: (g[0][1], g[0][0], place_of(g[0][3]), g[0][4] == "off", g[0][2]))
     parts = []
     for title, small in (("Sizes the paper trained", True), ("Sizes it could not", False)):
-        lines = [f"**{title}**", "", "| policy | trained n×k | played n×k | preset | seeds | greedy π* | sampled π |"]
-        lines[-1] += " paper π* / π | floor |" if small else " floor |"
-        lines.append("|" + "---|" * (9 if small else 8))
+        headings = ["policy", "trained n×k", "played n×k", "preset", "seeds", "greedy π*", "sampled π"]
+        headings += ["paper π* / π", "floor"] if small else ["floor"]
+        lines = []
         for (trained, size, preset, mask, dropout), play in ordered:
             if (size[0] <= 3) != small:
                 continue
@@ -63,8 +64,8 @@ def markdown() -> str:
                 cells.append(" / ".join(f"{p:.2f}" for p in paper if p is not None))
             chance = floor(*size)
             cells.append(f"{chance:.3f}" if chance >= 0.001 else f"{chance:.0e}")
-            lines.append("| " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines))
+            lines.append(cells)
+        parts += [f"**{title}**", markdown_table(headings, lines)]
     return "\n\n".join(parts)
 
 

@@ -53,7 +53,7 @@ def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> N
     if not console.is_terminal:
         console = Console(width=118)
     recorded = [
-        (row["what"], [f"{row['system']}, recorded elsewhere", row["setting"], _rounded(row["steps_per_second"])])
+        (row["what"], [f"{row['system']}, recorded elsewhere", row["setting"], rounded(row["steps_per_second"])])
         for row in measured["recorded_elsewhere"]
     ]
 
@@ -67,14 +67,14 @@ def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> N
     for row in measured["training"]:
         setting = f"{row['seeds']} seed(s), {ppo.envs:,} envs × {ppo.steps} steps, {ppo.epochs} epochs"
         updates, seconds = f"{row['updates_per_second']:.2f}", f"{row['compile_seconds']:.1f}"
-        memory = _mebibytes(row["program_bytes"])
-        training.add_row("this package", setting, _rounded(row["steps_per_second"]), updates, memory, seconds)
+        memory = mebibytes(row["program_bytes"])
+        training.add_row("this package", setting, rounded(row["steps_per_second"]), updates, memory, seconds)
     for what, cells in recorded:
         if what == "training":
             training.add_row(*cells, "", "", "")
     console.print(training)
     if measured["device_memory_peak_bytes"] is not None:
-        console.print(f"Most device memory in use at any time: {_mebibytes(measured['device_memory_peak_bytes'])}")
+        console.print(f"Most device memory in use at any time: {mebibytes(measured['device_memory_peak_bytes'])}")
 
     parts = measured["parts"]
     where = _table("Where an update's time goes, one seed", "part", "seconds", "share of the update")
@@ -101,9 +101,9 @@ def _simulation(measured: dict[str, Any], recorded: Sequence[tuple[str, list[str
     for row in measured["simulation"]:
         setting = f"{row['envs']:,} envs, {row['agents']} agents"
         times = "" if row["times_vmas"] is None else f"{row['times_vmas']:.1f}"
-        table.add_row("this package", setting, _rounded(row["steps_per_second"]), times)
+        table.add_row("this package", setting, rounded(row["steps_per_second"]), times)
         if row["vmas_steps_per_second"] is not None:
-            table.add_row("VMAS, same run", setting, _rounded(row["vmas_steps_per_second"]), "")
+            table.add_row("VMAS, same run", setting, rounded(row["vmas_steps_per_second"]), "")
     for what, cells in recorded:
         if what == "simulation":
             table.add_row(*cells, "")
@@ -116,15 +116,15 @@ def _battles(measured: dict[str, Any], recorded: Sequence[tuple[str, list[str]]]
     for row in measured["simulation"]:
         setting = f"{row['map']}, {row['envs']:,} battles"
         dropped, seconds = f"{row['lines_dropped']:,}", f"{row['compile_seconds']:.1f}"
-        memory = _mebibytes(row["program_bytes"])
-        table.add_row("this package", setting, _rounded(row["steps_per_second"]), dropped, memory, seconds)
+        memory = mebibytes(row["program_bytes"])
+        table.add_row("this package", setting, rounded(row["steps_per_second"]), dropped, memory, seconds)
     for what, cells in recorded:
         if what == "simulation":
             table.add_row(*cells, "", "", "")
     return table
 
 
-def _mebibytes(number: int | None) -> str:
+def mebibytes(number: int | None) -> str:
     return "" if number is None else f"{number / 2**20:,.0f} MiB"
 
 
@@ -136,10 +136,10 @@ def _table(title: str, *headings: str) -> Table:
     return table
 
 
-def _rounded(number: float) -> str:
+def rounded(number: float) -> str:
     """Three figures: more would be noise.
 
-    >>> _rounded(1234567.0)
+    >>> rounded(1234567.0)
     '1,230,000'
     """
     return f"{float(f'{number:.3g}'):,.0f}"

@@ -1,7 +1,6 @@
 """Evaluation: a function of a checkpoint file. It never touches training, so the number belongs to the file."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -53,15 +52,12 @@ def evaluate(
         raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
-    if world is None and isinstance(settings.world, Smaclite):
-        world = replace(settings.world, jitter=0.0)
-    world = padded(world or settings.world, sizes)
-    if isinstance(world, Smaclite):
-        world = replace(world, jitter_share=1.0)  # a row has the jitter but not its share, so every episode has it
+    if world is None:
+        world = settings.world.original() if isinstance(settings.world, Smaclite) else settings.world
+    world = padded(world, sizes)
     for size in sizes:
         world.check_size(size)
-    if isinstance(world, Smaclite) and len(world.maps) > 1:
-        # Each map by itself, as it is played where it is the only one.
+    if isinstance(world, Smaclite) and world.apart() != (world,):
         on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
         return [row for alone in world.apart() if alone.sizes[0] in sizes for row in on(world=alone)]
     policy, step = load_policy(run, checkpoint)

@@ -1,7 +1,7 @@
 """Tables, computed from the rows in episodes.csv and from nothing else."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -201,10 +201,19 @@ def as_markdown(lines: Sequence[Line]) -> str:
     """The same tables, each under the same sentences."""
     parts = []
     for part in _by_kind(lines):
-        headings = _headings(part)
-        rows = [headings, ["---"] * len(headings), *text_rows(part)]
-        parts += [*_title(part).splitlines(), "\n".join("| " + " | ".join(row) + " |" for row in rows)]
+        parts += [*_title(part).splitlines(), markdown_table(_headings(part), text_rows(part))]
     return "\n\n".join(parts)
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for a page of text; the cells are words already.
+
+    >>> print(markdown_table(["n", "success"], [["2", "1.0"]]))
+    | n | success |
+    | --- | --- |
+    | 2 | 1.0 |
+    """
+    return "\n".join("| " + " | ".join(row) + " |" for row in [headings, ["---"] * len(headings), *rows])
 
 
 def _by_kind(lines: Sequence[Line]) -> list[list[Line]]:

@@ -94,9 +94,16 @@ class Smaclite:
         """What an evaluation may vary, to be written beside its results."""
         return {"map": self.map, "jitter": self.jitter}
 
+    def original(self) -> "Smaclite":
+        """The same maps, with every battle started as the map says."""
+        return replace(self, jitter=0.0)
+
     def apart(self) -> tuple["Smaclite", ...]:
-        """One world for each map: alone, each has its own time limit."""
-        return tuple(replace(self, map=name) for name in self.maps)
+        """As evaluations play it: each map alone, with its own time limit, and jitter in every episode.
+
+        Their rows have the jitter but not its share.
+        """
+        return tuple(replace(self, map=name, jitter_share=1.0) for name in self.maps)
 
     def check_size(self, size: TeamSize) -> None:
         if (int(size.agents), int(size.tasks)) not in self.sizes:
