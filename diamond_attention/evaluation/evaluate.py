@@ -15,7 +15,7 @@ from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.runs.record import Run, append_rows
 from diamond_attention.runs.settings import Settings, check_seed, padded, team_sizes
 from diamond_attention.runs.train import load_policy
-from diamond_attention.worlds.contract import TeamSize, World
+from diamond_attention.worlds.contract import TeamSize, World, as_scored
 from diamond_attention.worlds.smaclite.world import Smaclite
 
 Play = Literal["greedy", "sampled"]
@@ -53,7 +53,7 @@ def evaluate(
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
     if world is None:
-        world = settings.world.original() if isinstance(settings.world, Smaclite) else settings.world
+        world = as_scored(settings.world)
     world = padded(world, sizes)
     for size in sizes:
         world.check_size(size)

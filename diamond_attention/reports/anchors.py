@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diamond_attention.worlds import WORLDS
-from diamond_attention.worlds.contract import World
+from diamond_attention.worlds.contract import World, as_scored
 
 FILE = Path(__file__).with_name("anchors.csv")
 """Written by benchmarks/oracle_anchors.py."""
@@ -22,7 +22,7 @@ class Anchor(NamedTuple):
 
 def anchors(world: World, oracle: str) -> dict[tuple[int, int], Anchor]:
     """R by (agents, tasks). Empty for a world whose settings are not those the oracles played with."""
-    return _read().get((world.name, oracle), {}) if _has_default_settings(world) else {}
+    return _read().get((world.name, oracle), {}) if _has_default_settings(as_scored(world)) else {}
 
 
 def _has_default_settings(world: World) -> bool:

@@ -17,7 +17,7 @@ from diamond_attention.runs.record import Run
 from diamond_attention.runs.settings import padded
 from diamond_attention.runs.train import load_policy
 from diamond_attention.view import viewer_first
-from diamond_attention.worlds.contract import TeamSize, World
+from diamond_attention.worlds.contract import TeamSize, World, as_scored
 
 LARGEST_SHOWN = 100
 """Agents or tasks in a picture; more could not be told apart."""
@@ -78,7 +78,7 @@ def size_to_show(run: Run, agents: int | None = None, tasks: int | None = None) 
 def record(run: Run, size: TeamSize, *, steps: int, seed: int = 0) -> Recording:
     """Plays the newest checkpoint for `steps` steps, or until the episode ends."""
     policy, trained_steps = load_policy(run)
-    world = padded(run.settings.world, [size])
+    world = padded(as_scored(run.settings.world), [size])
     world.check_size(size)
     hold, dropout = run.settings.rank_hold, dropout_in_force(run.settings, None)
     reset_key, play_key = jax.random.split(jax.random.key(seed))

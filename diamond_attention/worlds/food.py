@@ -13,7 +13,7 @@ The number the paper reports is the episode's reward divided by N_a.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,8 @@ class Food:
     """Lost each step for every unit of distance between a food and its nearest agent, times the agents."""
     collision_penalty: float = 1.0
     """Lost each step for every ordered pair of overlapping agents, so twice for two agents in contact."""
+    caution: float = 1.0
+    """How many times a collision counts while learning. Scores count it once."""
     half_width: float = 1.0
     """Agents start, and food grows, uniformly on the square from −half_width to half_width; there are no walls."""
     max_agents: tyro.conf.Suppress[int] = 4
@@ -57,6 +59,8 @@ class Food:
         particles.check_finite(self, "collection_reward", "distance_weight", "collision_penalty", "half_width")
         if not 0 < self.food_radius < math.inf:
             raise UserError(f"world.food_radius is {self.food_radius}; it must be above 0 and finite.")
+        if not 0 <= self.caution < math.inf:
+            raise UserError(f"world.caution is {self.caution}; it must be 0 or more, and finite.")
         if self.half_width <= 2 * self.collection_distance:
             raise UserError(
                 f"world.half_width is {self.half_width}; it must be above {2 * self.collection_distance:g}, twice "
@@ -70,6 +74,10 @@ class Food:
     @property
     def collection_distance(self) -> float:
         return self.physics.agent_radius + self.food_radius
+
+    def original(self) -> "Food":
+        """The game that is scored."""
+        return replace(self, caution=1.0)
 
     def check_size(self, size: TeamSize) -> None:
         particles.check_at_least_one_each(size)
@@ -91,7 +99,7 @@ class Food:
             reward=(
                 -self.distance_weight * agents * distance
                 + self.collection_reward * collections
-                - self.collision_penalty * collisions
+                - self.caution * self.collision_penalty * collisions
             ),
             terminated=jnp.asarray(False),
             measures={"distance": distance, "collections": collections, "collisions": collisions},
