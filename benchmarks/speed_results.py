@@ -38,8 +38,12 @@ def spread() -> str:
     lines = []
     for device, found in measured("spread"):
         for row in found["simulation"]:
-            times = f"VMAS, same run: {rounded(row['vmas_steps_per_second'])}" if row["times_vmas"] else ""
-            lines.append(["simulation", device, f"{row['envs']:,} envs", rounded(row["steps_per_second"]), times])
+            beside = f"VMAS, same run: {rounded(row['vmas_steps_per_second'])}" if row["times_vmas"] else ""
+            envs = f"{row['envs']:,} envs"
+            lines.append(["simulation, alone", device, envs, rounded(row["steps_per_second"]), ""])
+            if "seeing_steps_per_second" in row:
+                seeing = rounded(row["seeing_steps_per_second"])
+                lines.append(["simulation, with what agents see", device, envs, seeing, beside])
         for row in found["training"]:
             setting = f"{found['preset']}, compiled in {row['compile_seconds']:.0f} s"
             lines.append(["training", device, setting, rounded(row["steps_per_second"]), ""])

@@ -101,7 +101,8 @@ def _simulation(measured: dict[str, Any], recorded: Sequence[tuple[str, list[str
     for row in measured["simulation"]:
         setting = f"{row['envs']:,} envs, {row['agents']} agents"
         times = "" if row["times_vmas"] is None else f"{row['times_vmas']:.1f}"
-        table.add_row("this package", setting, rounded(row["steps_per_second"]), times)
+        table.add_row("this package, world alone", setting, rounded(row["steps_per_second"]), "")
+        table.add_row("this package, with views", setting, rounded(row["seeing_steps_per_second"]), times)
         if row["vmas_steps_per_second"] is not None:
             table.add_row("VMAS, same run", setting, rounded(row["vmas_steps_per_second"]), "")
     for what, cells in recorded:

@@ -47,7 +47,7 @@ def spread(folder):
 
 @pytest.fixture(scope="module")
 def food(folder):
-    return train(replace(SMALL, world=Food()), [0], folder / "food")
+    return train(replace(SMALL, world=Food(caution=5.0)), [0], folder / "food")
 
 
 def test_all_sizes_and_seeds_share_one_program_for_each_way_of_playing(spread):
@@ -113,6 +113,15 @@ def test_food_prints_its_collections_and_stands_in_a_table_of_its_own(spread, fo
     assert "covered π*/π" in of_spread
     cells = [cell.strip() for cell in of_food.splitlines()[2].split("|")]
     assert "[" not in cells[6]  # one seed has no interval over seeds
+
+
+def test_what_a_team_learned_with_does_not_change_its_score(food):
+    # Ten agents on a square of side two touch each other soon.
+    rows = evaluate(food[0], sizes=[TeamSize(10, 2)], episodes=4)
+    assert all(row["collisions"] > 0 for row in rows)
+    for row in rows:
+        by_rule = -10 * row["distance"] + 20 * row["collections"] - row["collisions"]
+        assert row["return"] == pytest.approx(by_rule, rel=1e-4)
 
 
 def test_a_simulator_is_named_where_it_matters_and_kept_apart(spread):
@@ -207,6 +216,7 @@ def test_bench_of_a_particle_world_measures_all_four(tmp_path, monkeypatch, caps
     measured = json.loads((tmp_path / "b.json").read_text())
     assert [row["envs"] for row in measured["simulation"]] == [8, 16]
     assert all(row["steps_per_second"] > 0 and row["times_vmas"] is None for row in measured["simulation"])
+    assert all(row["seeing_steps_per_second"] > 0 for row in measured["simulation"])
     assert measured["vmas"].startswith("left out")
     assert [row["seeds"] for row in measured["training"]] == [1]
     assert measured["training"][0]["updates_timed"] >= 3

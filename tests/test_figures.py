@@ -252,6 +252,12 @@ def test_figures_of_both_worlds_say_what_is_missing_and_draw_it_once_it_is_there
     assert {"team_size.png", "heatmap.png"} <= {Path(line).name for line in said.out.splitlines()}
     for line in said.out.splitlines():
         assert Path(line).read_bytes().startswith(b"\x89PNG")
+    silent = find_runs(both)[0]
+    silent.episodes.unlink()
+    assert run_command(["figure", *both, "--to", str(tmp_path / "third")]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"{silent.path} ")
+    assert "diamond evaluate" in said
 
 
 def test_a_larger_team_can_be_shown(folder, drawn):

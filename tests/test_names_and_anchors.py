@@ -40,6 +40,10 @@ def test_no_anchor_stands_beside_a_world_with_other_rules():
     assert anchors(Xor(), "random") == {}
 
 
+def test_the_anchors_stand_beside_a_team_that_learned_on_a_harder_game():
+    assert anchors(Food(caution=5.0), "assigned") == anchors(Food(), "assigned") != {}
+
+
 @pytest.mark.parametrize(
     ("kind", "oracle", "size"),
     [(Spread, "bound", (2, 2)), (Spread, "assigned", (2, 2)), (Spread, "random", (3, 3)), (Food, "assigned", (3, 2))],

@@ -61,6 +61,11 @@ def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | Non
             "heatmap.png is left out: it needs several numbers of agents and of foods; "
             "run `diamond evaluate RUN --agents 2:8 --tasks 2:8` first."
         )
+    scored = [run for run in runs if run.settings.world.name in TITLES]
+    unplayed = [str(run.path) for run in scored if not run.episodes.exists()]
+    if 0 < len(unplayed) < len(scored):
+        more = f" (and {len(unplayed) - 1} more)" if len(unplayed) > 1 else ""
+        yield f"{unplayed[0]}{more} is in no figure of scores: run `diamond evaluate` on it first."
 
 
 def one_to_show(runs: Sequence[Run]) -> Run:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diamond_attention.errors import UserError
-from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.contract import TeamSize, as_scored
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Particles, Physics
 from diamond_attention.worlds.spread import Spread
@@ -110,6 +110,19 @@ def test_every_coefficient_of_food_is_a_setting():
     reached = step(world, start, jnp.zeros((2, 2)), KEY)
     # Each ends 0.16 − 0.075 = 0.085 from the food: within 0.12, and the two 0.17 apart, within 0.2.
     assert reached.reward == pytest.approx(3 - 0.5 * 2 * 0.085 - 7 * 2, rel=1e-5)
+
+
+def test_caution_makes_collisions_dearer_and_is_no_part_of_the_game():
+    rushing = state([(-0.16, 0.0), (0.16, 0.0)], [(0.5, 0.0)], [(1.0, 0.0), (-1.0, 0.0)])
+    plain, careful = with_room(Food(), 2, 1), with_room(Food(caution=5.0), 2, 1)
+    once, dearer = (step(world, rushing, jnp.zeros((2, 2)), KEY) for world in (plain, careful))
+    assert once.measures["collisions"] == dearer.measures["collisions"] == 2
+    assert once.reward - dearer.reward == pytest.approx(4 * 2, rel=1e-5)
+    assert as_scored(careful) == plain
+    assert as_scored(Spread()) == Spread()
+    for wrong in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(UserError, match=r"world\.caution"):
+            Food(caution=wrong)
 
 
 # --- food grows again -----------------------------------------------------------------------------
