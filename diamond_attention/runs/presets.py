@@ -9,24 +9,26 @@ from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
-# What Simple Spread and Food Collection share. The appendix's numbers, and where it is silent:
-#   normalise_values   rewards are in the hundreds an episode; a critic that must grow to that scale first learns late
-#   anneal             worth a quarter of the reward on Simple Spread
-PAPER_PARTICLES = PpoSettings(
+# What the paper's three regimes share, with the sizes of the XOR game's rollouts.
+PAPER = PpoSettings(
     envs=64,
-    steps=160,
-    batch=1024,
-    epochs=10,
+    steps=2,
+    batch=128,
+    epochs=1,
     gamma=0.99,
     value_coefficient=0.5,
     entropy_coefficient=0.0,
     target_kl=0.25,
     max_grad_norm=10.0,
     learning_rate=1e-4,
-    anneal=True,
-    normalise_values=True,
+    anneal=False,
     ratio="joint",
 )
+
+# Simple Spread and Food Collection. The appendix's numbers, and where it is silent:
+#   normalise_values   rewards are in the hundreds an episode; a critic that must grow to that scale first learns late
+#   anneal             worth a quarter of the reward on Simple Spread
+PAPER_PARTICLES = dataclasses.replace(PAPER, steps=160, batch=1024, epochs=10, anneal=True, normalise_values=True)
 
 # Ours. What made the difference while developing (single seeds, so anecdotes): R at N=4 after 16 M steps of Simple
 # Spread with the rank mask, before the views said which row is the viewer's (with that: −57, two seeds).
@@ -134,20 +136,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "The XOR game with the numbers of the paper's appendix (what it does not state is SB3's default).",
         Settings(
             world=Xor(),
-            ppo=PpoSettings(
-                envs=64,
-                steps=2,
-                batch=128,
-                epochs=1,
-                gamma=0.99,
-                value_coefficient=0.5,
-                entropy_coefficient=0.0,
-                target_kl=0.25,
-                max_grad_norm=10.0,
-                learning_rate=1e-4,
-                anneal=False,
-                ratio="joint",
-            ),
+            ppo=PAPER,
             total_steps=50_000,
             checkpoint_every=100,
         ),
@@ -187,20 +176,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
             world=Smaclite("2s3z"),
             agents="map",
             tasks="map",
-            ppo=PpoSettings(
-                envs=8,
-                steps=160,
-                batch=320,
-                epochs=10,
-                gamma=0.99,
-                value_coefficient=0.5,
-                entropy_coefficient=0.001,
-                target_kl=0.25,
-                max_grad_norm=10.0,
-                learning_rate=1e-4,
-                anneal=False,
-                ratio="joint",
-            ),
+            ppo=dataclasses.replace(PAPER, envs=8, steps=160, batch=320, epochs=10, entropy_coefficient=0.001),
             total_steps=1_200_000,
             checkpoint_every=50,
         ),
