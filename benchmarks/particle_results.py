@@ -91,9 +91,12 @@ def against_no_mask() -> str:
         cells, pairs = [], 0
         for n in SIZES:
             shared = sorted(set(at_size[n]) & set(plain[n]))
-            pairs = len(shared)
+            pairs = max(pairs, len(shared))
+            if len(shared) < 2:
+                cells.append("")
+                continue
             relative = paired_interval([at_size[n][s] for s in shared], [plain[n][s] for s in shared]).relative
-            mean, low, high = ("", "", "") if relative is None else (f"{100 * share:+.0f}" for share in relative)
+            mean, low, high = ("", "", "") if relative is None else (f"{100 * share:+.1f}" for share in relative)
             cells.append(mean and f"{mean} [{low}, {high}]")
         lines.append([policy_name(mask, dropout), preset, str(pairs), *cells])
     return markdown_table(["policy", "preset", "pairs", *map(str, SIZES)], lines)

@@ -5,7 +5,11 @@ set -euo pipefail
 for group in "$@"; do
   case $(basename "$group") in
     spread*)
-      diamond evaluate "$group" --agents 2:8 --episodes 64 --greedy --simulator vmas --json > /dev/null
+      on_vmas=(--agents 2:8 --episodes 64 --greedy --simulator vmas --json)
+      diamond evaluate "$group" "${on_vmas[@]}" > /dev/null
+      case $group in
+        *_dropout*) diamond evaluate "$group" "${on_vmas[@]}" --dropout off > /dev/null ;;
+      esac
       diamond evaluate "$group" --agents 16,32,64 --episodes 64 --greedy --json > /dev/null ;;
     food*)
       diamond evaluate "$group" --agents 2:8 --tasks 2:8 --episodes 64 --greedy --json > /dev/null ;;

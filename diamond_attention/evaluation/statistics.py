@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 
 class Interval(NamedTuple):
@@ -91,26 +91,30 @@ def seed_interval(per_seed: Sequence[float], confidence: float = 0.95, resamples
     return _percentiles(float(np.mean(values)), means, confidence)
 
 
-def paired_interval(
-    ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, resamples: int = 10_000
-) -> PairedDifference:
-    """How much better ours is, from runs that share their training seeds, with a bootstrap over those pairs.
+def paired_interval(ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95) -> PairedDifference:
+    """How much better ours is, from runs that share their training seeds: Student's t over those pairs.
 
-    Higher is better in both. "At least as good, within 5 %" holds where `relative.low` is not below −0.05.
+    Not a bootstrap, which over five pairs is a third too narrow. Higher is better in both. "At least as good, within
+    5 %" holds where `relative.low` is not below −0.05.
     """
-    if len(ours) != len(theirs) or not ours:
-        raise ValueError(f"{len(ours)} runs cannot be paired with {len(theirs)}; give one of each for every seed")
-    our_values, their_values = np.asarray(ours, float), np.asarray(theirs, float)
-    drawn = _resamples(len(our_values), resamples)
-    differences = np.mean((our_values - their_values)[drawn], axis=1)
-    difference = float(np.mean(our_values - their_values))
-    absolute = _percentiles(difference, differences, confidence)
-    # Drawn together with the difference: a share of a mean is as uncertain as that mean.
-    sizes = np.abs(np.mean(their_values[drawn], axis=1))
-    size = abs(float(np.mean(their_values)))
-    if size == 0 or not np.all(sizes > 0):
+    if len(ours) != len(theirs) or len(ours) < 2:
+        raise ValueError(f"{len(ours)} runs cannot be paired with {len(theirs)}; give two pairs or more, one a seed")
+    their_values = np.asarray(theirs, float)
+    differences = np.asarray(ours, float) - their_values
+    absolute = _student(differences, confidence)
+    their_mean = _student(their_values, confidence)
+    if their_mean.low <= 0 <= their_mean.high:
         return PairedDifference(absolute, None)
-    return PairedDifference(absolute, _percentiles(difference / size, differences / sizes, confidence))
+    # A share of a mean is as uncertain as that mean (to first order: the delta method).
+    share = absolute.mean / abs(their_mean.mean)
+    residuals = (differences - share * their_values * np.sign(their_mean.mean)) / abs(their_mean.mean)
+    return PairedDifference(absolute, _student(share + residuals, confidence))
+
+
+def _student(values: np.ndarray, confidence: float) -> Interval:
+    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
+    half = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * spread / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
 
 
 def _resamples(values: int, resamples: int) -> np.ndarray:
