@@ -10,7 +10,7 @@ from pathlib import Path
 
 import result_rows
 
-from diamond_attention.evaluation.statistics import paired_interval, seed_interval
+from diamond_attention.evaluation.statistics import paired_interval, score_interval
 from diamond_attention.reports.anchors import anchors
 from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.tables import markdown_table
@@ -56,9 +56,9 @@ def scores(world: str, simulator: str, tasks: int | None, oracles: dict[str, str
     kind = {"spread": Spread(), "food": Food()}[world]
     lines = []
     for (preset, mask, dropout), at_size in by_policy(world, simulator, tasks).items():
-        at_home = seed_interval(list(at_size[4].values())) if at_size[4] else None
+        at_home = score_interval(list(at_size[4].values())) if at_size[4] else None
         cells = [policy_name(mask, dropout), preset, str(len(at_size[4]))]
-        cells += [f"{seed_interval(list(at_size[n].values())).mean:.0f}" if at_size[n] else "" for n in SIZES]
+        cells += [f"{score_interval(list(at_size[n].values())).mean:.0f}" if at_size[n] else "" for n in SIZES]
         cells.append("" if at_home is None else f"[{at_home.low:.1f}, {at_home.high:.1f}]")
         lines.append(cells)
     for oracle, name in oracles.items():
@@ -73,7 +73,7 @@ def large_teams() -> str:
     lines = []
     for (preset, mask, dropout), at_size in by_policy("spread", "own", None).items():
         seeds = max(len(at_size[n]) for n in LARGE_SIZES)
-        found = [seed_interval(list(at_size[n].values())) if at_size[n] else None for n in LARGE_SIZES]
+        found = [score_interval(list(at_size[n].values())) if at_size[n] else None for n in LARGE_SIZES]
         cells = ["" if i is None else f"{i.mean:,.0f} [{i.low:,.0f}, {i.high:,.0f}]" for i in found]
         if seeds:
             lines.append([policy_name(mask, dropout), preset, str(seeds), *cells])

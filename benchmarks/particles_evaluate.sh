@@ -7,10 +7,11 @@ for group in "$@"; do
     spread*)
       on_vmas=(--agents 2:8 --episodes 64 --greedy --simulator vmas --json)
       diamond evaluate "$group" "${on_vmas[@]}" > /dev/null
-      case $group in
+      case $(basename "$group") in
         *_dropout*) diamond evaluate "$group" "${on_vmas[@]}" --dropout off > /dev/null ;;
       esac
-      diamond evaluate "$group" --agents 16,32,64 --episodes 64 --greedy --json > /dev/null ;;
+      diamond evaluate "$group" --agents 16,32 --episodes 32 --greedy --json > /dev/null
+      diamond evaluate "$group" --agents 64 --episodes 16 --greedy --json > /dev/null ;;
     food*)
       diamond evaluate "$group" --agents 2:8 --tasks 2:8 --episodes 64 --greedy --json > /dev/null ;;
   esac

@@ -7,7 +7,7 @@
 # that overlap then (they stand 0.05 apart without it) are pushed apart by the game's own collision avoidance.
 set -euo pipefail
 maps=${MAPS:-2s3z,3s5z,3s5z_vs_3s6z,3s_vs_5z}
-episodes=${EPISODES:-256}
+episodes=${EPISODES:-128}
 for group in "$@"; do
   case $(basename "$group") in
     *_dropout*) ways=("--dropout on" "--dropout off") ;;

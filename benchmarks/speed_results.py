@@ -41,9 +41,9 @@ def spread() -> str:
             beside = f"VMAS, same run: {rounded(row['vmas_steps_per_second'])}" if row["times_vmas"] else ""
             envs = f"{row['envs']:,} envs"
             lines.append(["simulation, alone", device, envs, rounded(row["steps_per_second"]), ""])
-            if "seeing_steps_per_second" in row:
-                seeing = rounded(row["seeing_steps_per_second"])
-                lines.append(["simulation, with what agents see", device, envs, seeing, beside])
+            if "steps_per_second_with_views" in row:
+                with_views = rounded(row["steps_per_second_with_views"])
+                lines.append(["simulation, with views", device, envs, with_views, beside])
         for row in found["training"]:
             setting = f"{found['preset']}, compiled in {row['compile_seconds']:.0f} s"
             lines.append(["training", device, setting, rounded(row["steps_per_second"]), ""])

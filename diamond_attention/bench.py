@@ -97,12 +97,12 @@ def _print_speed(preset: str, settings: Settings, measured: dict[str, Any]) -> N
 
 
 def _simulation(measured: dict[str, Any], recorded: Sequence[tuple[str, list[str]]]) -> Table:
-    table = _table("Simulation alone, random actions", "simulator", "setting", "env-steps/s", "times VMAS")
+    table = _table("Simulation, random actions", "simulator", "setting", "env-steps/s", "times VMAS")
     for row in measured["simulation"]:
         setting = f"{row['envs']:,} envs, {row['agents']} agents"
         times = "" if row["times_vmas"] is None else f"{row['times_vmas']:.1f}"
         table.add_row("this package, world alone", setting, rounded(row["steps_per_second"]), "")
-        table.add_row("this package, with views", setting, rounded(row["seeing_steps_per_second"]), times)
+        table.add_row("this package, with views", setting, rounded(row["steps_per_second_with_views"]), times)
         if row["vmas_steps_per_second"] is not None:
             table.add_row("VMAS, same run", setting, rounded(row["vmas_steps_per_second"]), "")
     for what, cells in recorded:

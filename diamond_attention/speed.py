@@ -135,8 +135,8 @@ def measure_simulation(settings: Settings, envs: int) -> dict[str, Any]:
     """
     world, size = _with_agents(settings, AGENTS)
     players = {
-        "alone": _random_player(world, size, envs, seeing=False),
-        "seeing": _random_player(world, size, envs, seeing=True),
+        "alone": _random_player(world, size, envs, with_views=False),
+        "with views": _random_player(world, size, envs, with_views=True),
     }
     if vmas_used(world) == "measured":
         players["vmas"] = vmas_bridge.random_player(AGENTS, envs, seed=0)
@@ -147,9 +147,9 @@ def measure_simulation(settings: Settings, envs: int) -> dict[str, Any]:
         "envs": envs,
         "agents": int(size.agents),
         "steps_per_second": speeds["alone"],
-        "seeing_steps_per_second": speeds["seeing"],
+        "steps_per_second_with_views": speeds["with views"],
         "vmas_steps_per_second": speeds.get("vmas"),
-        "times_vmas": speeds["seeing"] / speeds["vmas"] if "vmas" in speeds else None,
+        "times_vmas": speeds["with views"] / speeds["vmas"] if "vmas" in speeds else None,
     }
 
 
@@ -182,10 +182,10 @@ def _random_step(world: World, state: State, key: PRNGKeyArray) -> tuple[State, 
     return transition.state, transition.reward
 
 
-def _random_player(world: World, size: TeamSize, envs: int, seeing: bool) -> Callable[[int], None]:
+def _random_player(world: World, size: TeamSize, envs: int, with_views: bool) -> Callable[[int], None]:
     def one_team(state: State, key: PRNGKeyArray) -> tuple[State, tuple[Array, Array]]:
         state, reward = _random_step(world, state, key)
-        if not seeing:
+        if not with_views:
             return state, (reward, jnp.zeros(()))
         views = world.views(state, jnp.zeros(world.max_agents, jnp.float32))
         # Summed, or the compiler would leave out what nobody reads.

@@ -12,7 +12,7 @@ import pytest
 from diamond_attention import PolicySettings, Settings, TeamSize, evaluate, speed, train
 from diamond_attention.command_line import run_command
 from diamond_attention.evaluation import evaluate as evaluation
-from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.evaluation.statistics import score_interval
 from diamond_attention.learning.ppo import PpoSettings
 from diamond_attention.reports import tables
 from diamond_attention.reports.names import place_of
@@ -80,7 +80,7 @@ def test_the_table_reports_the_return_of_an_agent_and_the_measures(spread, capsy
         collisions.append(np.mean([float(row["collisions"]) for row in rows.values()]))
     assert line.measure == "R"
     assert line.per_seed == pytest.approx(per_seed)
-    assert line.interval == pytest.approx(seed_interval(per_seed))
+    assert line.interval == pytest.approx(score_interval(per_seed))
     assert line.measures["collisions"]["per_seed"] == pytest.approx(collisions)
     assert set(line.measures) == {"collisions", "covered", "distance", "length"}
 
@@ -216,7 +216,7 @@ def test_bench_of_a_particle_world_measures_all_four(tmp_path, monkeypatch, caps
     measured = json.loads((tmp_path / "b.json").read_text())
     assert [row["envs"] for row in measured["simulation"]] == [8, 16]
     assert all(row["steps_per_second"] > 0 and row["times_vmas"] is None for row in measured["simulation"])
-    assert all(row["seeing_steps_per_second"] > 0 for row in measured["simulation"])
+    assert all(row["steps_per_second_with_views"] > 0 for row in measured["simulation"])
     assert measured["vmas"].startswith("left out")
     assert [row["seeds"] for row in measured["training"]] == [1]
     assert measured["training"][0]["updates_timed"] >= 3

@@ -3,6 +3,7 @@
 import json
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -273,6 +274,16 @@ def test_the_learning_curve_is_the_return_divided_by_agents(folder, drawn):
     (axes,) = drawn["curves.png"].axes
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [-350, -150])
     assert axes.get_ylabel().startswith("return per agent of training episodes of 400 steps")
+
+
+def test_runs_with_other_settings_have_learning_curves_of_their_own(folder, drawn):
+    one, other = find_runs([folder / "food"])[:2]
+    careful = replace(other, settings=replace(other.settings, world=replace(other.settings.world, caution=5.0)))
+    figures.draw_learning_curves([one, careful], Path("curves.png"))
+    (axes,) = drawn["curves.png"].axes
+    labels = [line.get_label() for line in axes.lines]
+    assert [label.split(", ", 1)[1] for label in labels] == ["world.caution=1.0, 1 seed", "world.caution=5.0, 1 seed"]
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "--"]
 
 
 # --- movies ---------------------------------------------------------------------------------------

@@ -71,6 +71,12 @@ class NotFinite(Xor):
         return super().step(state, actions, key)._replace(reward=jnp.asarray(jnp.nan))
 
 
+@dataclasses.dataclass(frozen=True)
+class ScoredElsewhere(Xor):
+    def as_scored(self):
+        return dataclasses.replace(self, max_agents=self.max_agents + 1)
+
+
 COUNTER = itertools.count()
 
 
@@ -83,6 +89,7 @@ COUNTER = itertools.count()
         (GhostsMatter, "absent agents"),
         (HalfPrecisionRanks, "float32"),
         (NotFinite, "not finite"),
+        (ScoredElsewhere, "as_scored"),
     ],
 )
 def test_the_check_notices(broken, sentence):

@@ -82,7 +82,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def seed_interval(per_seed: Sequence[float], confidence: float = 0.95, resamples: int = 10_000) -> Interval:
-    """Mean over training seeds with a percentile bootstrap over those seeds.
+    """Mean of a rate, between 0 and 1, over training seeds with a percentile bootstrap over those seeds.
 
     Always resampled with the same generator, so a table printed twice is the same table.
     """
@@ -91,30 +91,37 @@ def seed_interval(per_seed: Sequence[float], confidence: float = 0.95, resamples
     return _percentiles(float(np.mean(values)), means, confidence)
 
 
+def score_interval(per_seed: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
+    """Mean of a score over training seeds with Student's t. A bootstrap over five is a third too narrow.
+
+    One seed has no spread; its interval is itself.
+
+    >>> score_interval([-57.0, -53.0, -61.0]).with_decimals(1)
+    '-57.0 [-66.9, -47.1]'
+    """
+    values = np.asarray(per_seed, float)
+    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    half = float(stdtrit(max(1, len(values) - 1), 0.5 + confidence / 2)) * spread / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
 def paired_interval(ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95) -> PairedDifference:
     """How much better ours is, from runs that share their training seeds: Student's t over those pairs.
 
-    Not a bootstrap, which over five pairs is a third too narrow. Higher is better in both. "At least as good, within
-    5 %" holds where `relative.low` is not below −0.05.
+    Higher is better in both. "At least as good, within 5 %" holds where `relative.low` is not below −0.05.
     """
     if len(ours) != len(theirs) or len(ours) < 2:
         raise ValueError(f"{len(ours)} runs cannot be paired with {len(theirs)}; give two pairs or more, one a seed")
     their_values = np.asarray(theirs, float)
     differences = np.asarray(ours, float) - their_values
-    absolute = _student(differences, confidence)
-    their_mean = _student(their_values, confidence)
+    absolute = score_interval(differences, confidence)
+    their_mean = score_interval(their_values, confidence)
     if their_mean.low <= 0 <= their_mean.high:
         return PairedDifference(absolute, None)
     # A share of a mean is as uncertain as that mean (to first order: the delta method).
     share = absolute.mean / abs(their_mean.mean)
     residuals = (differences - share * their_values * np.sign(their_mean.mean)) / abs(their_mean.mean)
-    return PairedDifference(absolute, _student(share + residuals, confidence))
-
-
-def _student(values: np.ndarray, confidence: float) -> Interval:
-    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-    half = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * spread / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+    return PairedDifference(absolute, score_interval(share + residuals, confidence))
 
 
 def _resamples(values: int, resamples: int) -> np.ndarray:

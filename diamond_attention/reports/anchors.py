@@ -18,6 +18,7 @@ class Anchor(NamedTuple):
 
     mean: float
     sd: float
+    episodes: int
 
 
 def anchors(world: World, oracle: str) -> dict[tuple[int, int], Anchor]:
@@ -38,5 +39,7 @@ def _read() -> dict[tuple[str, str], dict[tuple[int, int], Anchor]]:
     with open(FILE, newline="") as file:
         for row in csv.DictReader(file):
             of_oracle = found.setdefault((row["world"], row["oracle"]), {})
-            of_oracle[int(row["agents"]), int(row["tasks"])] = Anchor(float(row["mean"]), float(row["sd"]))
+            of_oracle[int(row["agents"]), int(row["tasks"])] = Anchor(
+                float(row["mean"]), float(row["sd"]), int(row["episodes"])
+            )
     return found

@@ -67,7 +67,7 @@ def record_battle(run: Run, map_name: str | None = None, *, seed: int = 0, greed
     trained_on = run.settings.world
     assert isinstance(trained_on, Smaclite)
     # Starts as the map says, also where the team was trained on scattered ones: that is the battle people know.
-    one = replace(trained_on.original(), map=map_name or trained_on.maps[0])
+    one = replace(trained_on.as_scored(), map=map_name or trained_on.maps[0])
     if len(one.maps) > 1:
         raise UserError(f"--map is {one.map!r}; name one map to watch.")
     world = padded(one, one.sizes)

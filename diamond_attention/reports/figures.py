@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 
@@ -15,20 +16,22 @@ from matplotlib.ticker import EngFormatter
 from diamond_attention.actions import ActOrChooseTask, Categorical
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import dropout_in_force
-from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.evaluation.statistics import score_interval, seed_interval
 from diamond_attention.learning.rollout import act, begin_episode, episode_length, see
 from diamond_attention.reports.names import naming, place_of
 from diamond_attention.reports.panels import draw_weights, save
 from diamond_attention.reports.recording import size_to_show
 from diamond_attention.reports.scenes import SCENES
-from diamond_attention.reports.scores import TITLES, draw_heatmap, draw_team_sizes
+from diamond_attention.reports.scores import TITLES, Group, draw_heatmap, draw_team_sizes, names_apart
 from diamond_attention.reports.snapshots import draw_snapshots
 from diamond_attention.runs.record import Run, read_rows
 from diamond_attention.runs.settings import check_seed, padded
 from diamond_attention.runs.train import load_policy
-from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.contract import TeamSize, as_scored
 from diamond_attention.worlds.xor import floor
 
+STYLES = ("-", "--", ":", "-.")
+"""Of learning curves whose masks, and so colours, are the same."""
 OWN_COLOUR, OTHER_COLOUR = "#0072b2", "#bcd6e8"
 
 
@@ -79,7 +82,7 @@ def draw_attention(run: Run, to: Path, seed: int = 0, size: TeamSize | None = No
     settings = run.settings
     policy, step = load_policy(run)
     largest = max(settings.sizes) if size is None else size
-    world = padded(settings.world, [largest])
+    world = padded(as_scored(settings.world), [largest])
     reset_key, see_key, act_key = jax.random.split(jax.random.key(seed), 3)
     team = begin_episode(world, jnp.asarray([largest]), reset_key)
     views, ranks = see(world, policy, team, see_key, settings.rank_hold, dropout_in_force(settings, None))
@@ -142,13 +145,14 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
     Returns of short episodes and of long ones have no common axis, so runs that cut them differently get panels of
     their own.
     """
-    panels: dict[tuple[str, str, int], dict[tuple[str, str], list[Run]]] = defaultdict(lambda: defaultdict(list))
+    panels: dict[tuple[str, str, int], dict[Group, list[Run]]]
+    panels = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.failure is not None:
             continue
         sizes = ", ".join(f"n={s.agents} k={s.tasks}" for s in run.settings.sizes)
         length = episode_length(run.settings.world, run.settings.ppo.cut_after)
-        panels[run.settings.world.name, sizes, length][(run.preset, run.settings.policy.mask)].append(run)
+        panels[run.settings.world.name, sizes, length][run.settings, run.started_from].append(run)
     if not panels:
         raise UserError("all of these runs failed, so there is no learning curve to draw.")
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, layout="constrained")
@@ -158,14 +162,19 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
     )
     before = ""
     for axis, ((world, sizes, length), policies) in zip(axes[0], smallest_first, strict=True):
-        for (preset, mask), members in sorted(policies.items(), key=lambda item: (place_of(item[0][1]), item[0][0])):
+        names = names_apart(policies)
+        drawn: list[str] = []
+        for group in sorted(policies, key=lambda group: (place_of(group[0].policy.mask), names[group])):
+            mask, members = group[0].policy.mask, policies[group]
             steps, curves = _curves(members)
             if not len(steps):
                 continue
-            middle, low, high = np.asarray([seed_interval(column, resamples=1000) for column in curves.T]).T
-            name = naming(mask).label + (f" ({preset})" if len({p for p, _ in policies}) > 1 else "")
+            interval = score_interval if _measure(members)[0] == "return" else partial(seed_interval, resamples=1000)
+            middle, low, high = np.asarray([interval(column) for column in curves.T]).T
             seeds = f"{len(members)} seed{'s' * (len(members) > 1)}"
-            axis.plot(steps, middle, color=naming(mask).colour, label=f"{name}, {seeds}")
+            name, style = f"{naming(mask).label}{names[group]}, {seeds}", STYLES[drawn.count(mask) % len(STYLES)]
+            drawn.append(mask)
+            axis.plot(steps, middle, color=naming(mask).colour, linestyle=style, label=name)
             axis.fill_between(steps, low, high, color=naming(mask).colour, alpha=0.2, linewidth=0)
         settings = next(iter(policies.values()))[0].settings
         if len(settings.sizes) == 1 and world == "xor":

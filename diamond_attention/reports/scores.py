@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.evaluation.statistics import score_interval
 from diamond_attention.reports.anchors import anchors
 from diamond_attention.reports.episodes import newest_episodes
 from diamond_attention.reports.names import naming, place_of, policy_name
@@ -21,6 +21,9 @@ from diamond_attention.worlds.contract import World
 
 Size = tuple[int, int]
 """Agents and tasks."""
+
+Group = tuple[Settings, str | None]
+"""What training seeds of one policy share: their settings, and the run whose weights they began with."""
 
 TITLES = {"spread": "Simple Spread", "food": "Food Collection"}
 TASKS = {"spread": "landmarks", "food": "foods"}
@@ -54,11 +57,11 @@ class Played:
 
 def played_by(runs: Sequence[Run]) -> list[Played]:
     """What these runs, all of one world, have in episodes.csv; greedy play where there is some."""
-    groups: dict[tuple[Settings, str | None], list[Run]] = defaultdict(list)
+    groups: dict[Group, list[Run]] = defaultdict(list)
     for run in runs:
         if run.failure is None:
             groups[(run.settings, run.started_from)].append(run)
-    names = _names(groups)
+    names = names_apart(groups)
     found: list[Played] = []
     twins: dict[str, int] = defaultdict(int)
     for group in sorted(groups, key=lambda group: place_of(group[0].policy.mask)):
@@ -90,7 +93,7 @@ def _newest_scores(run: Run) -> dict[tuple[str, str, str], dict[Size, Float[np.n
     return scores
 
 
-def _names(groups: Mapping[tuple[Settings, str | None], Sequence[Run]]) -> dict[tuple[Settings, str | None], str]:
+def names_apart(groups: Mapping[Group, Sequence[Run]]) -> dict[Group, str]:
     """What tells policies with the same kind of mask apart: the preset, or else the settings that differ."""
     names = {}
     for group, runs in groups.items():
@@ -157,7 +160,7 @@ def _draw_team_size(axes: Axes, ways: Sequence[Played], sizes: Sequence[Size]) -
         if not there:
             continue
         per_seed = [[float(np.mean(scores)) for scores in way.scores[size].values()] for size in there]
-        middle, low, high = np.asarray([seed_interval(scores) for scores in per_seed]).T
+        middle, low, high = np.asarray([score_interval(scores) for scores in per_seed]).T
         values += [*low, *high]
         colour = naming(way.settings.policy.mask).colour
         second = several and way.simulator == "own"
@@ -257,7 +260,8 @@ def draw_heatmap(runs: Sequence[Run], to: Path) -> Path | None:
     shown = {size for _, cells in grids for size in cells}
     if shown & oracle.keys():
         cells = {size: (anchor.mean, anchor.sd) for size, anchor in oracle.items() if size in shown}
-        grids.append(("PD + Hungarian\nhand-written, 64 episodes", cells))
+        episodes = min(anchor.episodes for anchor in oracle.values())
+        grids.append((f"PD + Hungarian\nhand-written, {episodes:,} episodes", cells))
     agents, foods = sorted({n for n, _ in shown}), sorted({k for _, k in shown})
     means = [mean for _, cells in grids for mean, _ in cells.values()]
     rows = -(-len(grids) // MOST_HEATMAPS_ABREAST)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from diamond_attention.errors import UserError
-from diamond_attention.evaluation.statistics import Interval, seed_interval, wilson_interval
+from diamond_attention.evaluation.statistics import Interval, score_interval, seed_interval, wilson_interval
 from diamond_attention.reports.episodes import SAME_EPISODE, by_size_and_play, newest_episodes
 from diamond_attention.reports.names import place_of, policy_name
 from diamond_attention.reports.paper import PAPER_XOR
@@ -105,7 +105,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                 rate = next(iter(per_seed.values()))
                 interval = wilson_interval(round(rate * each), each)
             else:
-                interval = seed_interval(list(per_seed.values()))
+                interval = (seed_interval if measure in RATES else score_interval)(list(per_seed.values()))
             size = (int(agents), int(tasks))
             is_xor = settings.world.name == "xor"
             trained = [(int(s.agents), int(s.tasks)) for s in settings.sizes]
@@ -156,7 +156,7 @@ def _mean_of(column: str, rows: Sequence[Mapping[str, str]]) -> float:
 
 
 def _summary(per_seed: Sequence[float]) -> dict[str, Any]:
-    return {**seed_interval(per_seed)._asdict(), "per_seed": list(per_seed)}
+    return {**score_interval(per_seed)._asdict(), "per_seed": list(per_seed)}
 
 
 def _shared(runs: Sequence[Run], name: str) -> str:
@@ -233,7 +233,10 @@ TITLES = {
     "battle_won": "Win rate",
     "return": "Return of the team",
 }
+RATES = ("success", "battle_won")
+"""Measures between 0 and 1. Others have no bounds that an interval must respect."""
 OVER_SEEDS = "mean over training seeds [95 % bootstrap interval over those seeds]"
+SCORES_OVER_SEEDS = "mean over training seeds [95 % interval over those seeds, Student's t]"
 OVER_EPISODES = "one training seed [95 % Wilson interval over its episodes]"
 MEASURE_TITLES = {
     "collisions": "collisions: ordered pairs of overlapping agents, summed over an episode's steps",
@@ -244,8 +247,11 @@ MEASURE_TITLES = {
 
 def _title(lines: Sequence[Line]) -> str:
     measure = lines[0].measure
-    alone = measure in ("success", "battle_won") and all(len(line.seeds) == 1 for line in lines)
-    title = f"{TITLES[measure]}: {OVER_EPISODES if alone else OVER_SEEDS}"
+    if measure not in RATES:
+        over = SCORES_OVER_SEEDS
+    else:
+        over = OVER_EPISODES if all(len(line.seeds) == 1 for line in lines) else OVER_SEEDS
+    title = f"{TITLES[measure]}: {over}"
     return "\n".join([title, *(MEASURE_TITLES[name] for name in _shown_measures(lines))])
 
 

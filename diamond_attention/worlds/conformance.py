@@ -15,7 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
 from diamond_attention.view import AgentView, viewer_first
-from diamond_attention.worlds.contract import Actions, State, TeamSize, World, no_actions, sizes_of
+from diamond_attention.worlds.contract import Actions, State, TeamSize, World, as_scored, no_actions, sizes_of
 
 STEPS = 5
 
@@ -77,6 +77,12 @@ def _check_facts(world: World, size: TeamSize) -> None:
     _require(
         0 < int(size.agents) <= world.max_agents and 0 <= int(size.tasks) <= world.max_tasks,
         f"size {tuple(size)} does not fit the padding ({world.max_agents} agents, {world.max_tasks} tasks).",
+    )
+    scored = as_scored(world)
+    _require(
+        (scored.name, scored.max_agents, scored.max_tasks, scored.action_kind)
+        == (world.name, world.max_agents, world.max_tasks, world.action_kind),
+        "as_scored must give the same world, padding and actions, with other settings only.",
     )
     world.check_size(size)
 

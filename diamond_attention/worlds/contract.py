@@ -82,12 +82,12 @@ def sizes_of(world: World) -> tuple[TeamSize, ...] | None:
 
 
 def as_scored(world: World) -> World:
-    """The game itself, where a team learns on a harder one: scattered starts, dearer collisions.
+    """The game itself, where settings such as scattered starts or dearer collisions only shape what is learned from.
 
-    A world that has such settings says so with a method `original`. Most have none, so it is no part of the contract.
+    A world with such settings says so with a method `as_scored`. Most have none, so it is no part of the contract.
     """
-    original = getattr(world, "original", None)
-    return world if original is None else original()
+    own = getattr(world, "as_scored", None)
+    return world if own is None else own()
 
 
 def no_actions(world: World) -> Actions:

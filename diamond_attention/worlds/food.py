@@ -75,7 +75,7 @@ class Food:
     def collection_distance(self) -> float:
         return self.physics.agent_radius + self.food_radius
 
-    def original(self) -> "Food":
+    def as_scored(self) -> "Food":
         """The game that is scored."""
         return replace(self, caution=1.0)
 

@@ -94,7 +94,7 @@ class Smaclite:
         """What an evaluation may vary, to be written beside its results."""
         return {"map": self.map, "jitter": self.jitter}
 
-    def original(self) -> "Smaclite":
+    def as_scored(self) -> "Smaclite":
         """The same maps, with every battle started as the map says."""
         return replace(self, jitter=0.0)
 
