@@ -1,6 +1,6 @@
 """What hand-written play scores on Simple Spread and Food Collection: the anchors a learned score is read against.
 
-    python benchmarks/oracle_anchors.py [--episodes 64] [--seed 0] [--to diamond_attention/reports/anchors.csv]
+    python benchmarks/oracle_anchors.py [--episodes 512] [--seed 0] [--to diamond_attention/reports/anchors.csv]
 
 R is the episode's reward divided by the number of agents, as in the paper; mean and standard deviation over episodes.
 The figures read the file; `tests/test_names_and_anchors.py` plays some of its cells again.
@@ -29,7 +29,7 @@ SIZES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--episodes", type=int, default=512)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--to", type=Path, default=FILE)
     options = parser.parse_args()

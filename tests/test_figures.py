@@ -273,7 +273,7 @@ def test_the_learning_curve_is_the_return_divided_by_agents(folder, drawn):
     figures.draw_learning_curves(runs, Path("curves.png"))
     (axes,) = drawn["curves.png"].axes
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [-350, -150])
-    assert axes.get_ylabel().startswith("return per agent of training episodes of 400 steps")
+    assert axes.get_ylabel().startswith("return per agent\nof training episodes of 400 steps")
 
 
 def test_runs_with_other_settings_have_learning_curves_of_their_own(folder, drawn):

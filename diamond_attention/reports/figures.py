@@ -155,7 +155,7 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
         panels[run.settings.world.name, sizes, length][run.settings, run.started_from].append(run)
     if not panels:
         raise UserError("all of these runs failed, so there is no learning curve to draw.")
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.9), squeeze=False, layout="constrained")
     worlds = [*TITLES, *sorted({world for world, _, _ in panels} - TITLES.keys())]
     smallest_first = sorted(
         panels.items(), key=lambda panel: (worlds.index(panel[0][0]), next(iter(panel[1].values()))[0].settings.sizes)
@@ -193,9 +193,9 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
             axis.text(0.5, 0.5, "no training episode has ended yet", ha="center", transform=axis.transAxes)
         measure, label, _ = _measure(next(iter(policies.values())))
         if measure == "return":
-            label = label.replace("\n", f" of {length} steps\n", 1)
+            label = label.replace("training episodes", f"training episodes of {length} steps")
         if label != before:
-            axis.set_ylabel(label)
+            axis.set_ylabel(label, fontsize=9)
         before = label
     return save(figure, to)
 
@@ -208,8 +208,8 @@ def _measure(runs: Sequence[Run]) -> tuple[str, str, float]:
         return "battle_won", "battles won while training (sampled)\nmean and 95 % interval over seeds", 1.0
     teams = {int(size.agents) for size in runs[0].settings.sizes}
     if len(teams) > 1:  # a mean over episodes of different teams has no one number to be divided by
-        return "return", "return of training episodes\nmean and 95 % interval over seeds", 1.0
-    return "return", "return per agent of training episodes\nmean and 95 % interval over seeds", float(teams.pop())
+        return "return", "return\nof training episodes\nmean and 95 % interval over seeds", 1.0
+    return "return", "return per agent\nof training episodes\nmean and 95 % interval over seeds", float(teams.pop())
 
 
 def _curves(runs: Sequence[Run], points: int = 60) -> tuple[np.ndarray, np.ndarray]:

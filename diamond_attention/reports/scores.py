@@ -46,7 +46,7 @@ class Played:
     simulator: str
     play: str
     twins: int
-    """How many policies of the same kind of mask came before it in the figure."""
+    """How many lines of the same kind of mask, and so of the same colour, came before it in the figure."""
     scores: dict[Size, dict[int, Float[np.ndarray, " episode"]]] = field(default_factory=lambda: defaultdict(dict))
     """R of every episode, by size and training seed."""
 
@@ -74,13 +74,15 @@ def played_by(runs: Sequence[Run]) -> list[Played]:
             if greedy and play != "greedy":
                 continue
             name = policy_name(settings.policy.mask, dropout) + names[group] + ("" if greedy else ", sampled")
-            way = Played(name, settings, simulator, play, twins[settings.policy.mask])
+            # Dropout on and off in play are one policy and two lines.
+            second = dropout == "off" and settings.policy.mask == "dropout"
+            way = Played(name, settings, simulator, play, twins[settings.policy.mask] + second)
             for seed, scores in by_run.items():
                 for size, values in scores.get((simulator, dropout, play), {}).items():
                     way.scores[size][seed] = values
             ways[simulator, dropout] = way
         found += ways.values()
-        twins[settings.policy.mask] += bool(ways)
+        twins[settings.policy.mask] += len({dropout for _, dropout in ways})
     return found
 
 
@@ -136,7 +138,7 @@ def draw_team_sizes(runs: Sequence[Run], to: Path) -> Path | None:
     few, *_, many = sorted([way.seeds for ways, _ in panels for way in ways] * 2)
     seeds = f"{many}" if few == many else f"{few} to {many}"
     over = "one training seed, so no interval" if many == 1 else f"mean and 95 % interval over {seeds} training seeds"
-    axes[0, 0].set_ylabel(f"R, return per agent (higher is better)\n{over}")
+    axes[0, 0].set_ylabel(f"R, return per agent (higher is better)\n{over}", fontsize=9)
     return save(figure, to)
 
 
