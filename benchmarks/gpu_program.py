@@ -2,6 +2,7 @@
 
     pip install --no-deps jax-cuda12-pjrt jax-cuda12-plugin nvidia-cuda-nvcc-cu12     # of jax's own version
     python benchmarks/gpu_program.py spread-gpu [--seeds 1]
+    python benchmarks/gpu_program.py 2s3z [--envs 8192]     # battles alone, as `diamond bench` has them
 
 For every loop of the program that starts more than a handful of kernels: how many a turn starts, the bytes they read
 and write if nothing stays in the cache, and how long that takes at the memory's full bandwidth. That time is a floor:
@@ -14,7 +15,7 @@ import os
 import re
 import time
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BANDWIDTH = 4.8e12
 """Of the H200's memory, bytes a second."""
@@ -36,7 +37,7 @@ device_description_str: "NVIDIA H200"
 
 BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "s32": 4, "u32": 4, "s8": 1, "u8": 1, "pred": 1}
 NO_KERNEL = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "while", "after-all", "conditional"}
-FEW_KERNELS = 15
+FEW_KERNELS = {"training": 15, "battles": 2}
 """A loop that starts no more of them gets no line."""
 
 
@@ -45,12 +46,15 @@ class Loop(NamedTuple):
     kinds: Counter
     moved: int
     """Bytes read and written in one turn."""
+    turns: str = "?"
+    """How many the compiler knows of; a loop that ends when its data say so has no such number."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("what", help="a preset, or a map of SMAClite")
+    parser.add_argument("--seeds", type=int, default=1, help="of a preset")
+    parser.add_argument("--envs", type=int, default=8192, help="battles at once, of a map")
     options = parser.parse_args()
     os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
     import nvidia.cuda_nvcc
@@ -58,19 +62,22 @@ def main() -> None:
     flags = f"--xla_gpu_cuda_data_dir={next(iter(nvidia.cuda_nvcc.__path__))}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     began = time.monotonic()
-    text, memory = compiled(options.preset, options.seeds)
+    from diamond_attention.worlds.smaclite.maps import MAPS
+
+    kind = "battles" if options.what in MAPS else "training"
+    text, memory = compiled(options.what, options.envs if kind == "battles" else options.seeds)
     print(f"compiled in {time.monotonic() - began:.0f} s; {memory / 1e9:.1f} GB of device memory")
-    print(f"{'kernels':>8} {'MB moved':>9} {'ms at least':>12}   one turn of")
-    for loop in loops(text):
+    print(f"{'kernels':>8} {'MB moved':>9} {'ms at least':>12} {'turns':>6}   one turn of")
+    for loop in loops(text, FEW_KERNELS[kind]):
         kinds = ", ".join(f"{count} {kind}" for kind, count in loop.kinds.most_common(4))
+        at_least = 1e3 * loop.moved / BANDWIDTH
         print(
-            f"{loop.kinds.total():>8} {loop.moved / 1e6:>9.0f} {1e3 * loop.moved / BANDWIDTH:>12.3f}   "
-            f"{loop.name} ({kinds})"
+            f"{loop.kinds.total():>8} {loop.moved / 1e6:>9.0f} {at_least:>12.3f} {loop.turns:>6}   {loop.name} ({kinds})"
         )
 
 
-def compiled(preset: str, seeds: int) -> tuple[str, int]:
-    """The optimised program as text, and the bytes of device memory it needs."""
+def compiled(what: str, number: int) -> tuple[str, int]:
+    """The optimised program as text, and the bytes of device memory it needs: so many seeds, or battles."""
     import jax
     import jax.numpy as jnp
     from jax.experimental import topologies
@@ -78,19 +85,24 @@ def compiled(preset: str, seeds: int) -> tuple[str, int]:
     from diamond_attention.runs.assemble import begin_learning, build_learner
     from diamond_attention.runs.presets import PRESETS
     from diamond_attention.runs.train import advance_seeds, stack_seeds
-    from diamond_attention.speed import program_bytes
+    from diamond_attention.speed import program_bytes, random_battles
 
     chip = topologies.get_topology_desc("h200", "cuda", topology="1x1x1", target_config=H200).devices[0]
     place = jax.sharding.SingleDeviceSharding(chip)
-    settings = PRESETS[preset][1]
-    states = stack_seeds([begin_learning(settings, seed) for seed in range(seeds)])
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), states)
-    count = jax.ShapeDtypeStruct((), jnp.int32, sharding=place)
-    program = advance_seeds(build_learner(settings)).lower(shapes, count).compile()
+    function: Any
+    if what in PRESETS:
+        settings = PRESETS[what][1]
+        function = advance_seeds(build_learner(settings))
+        arguments = (stack_seeds([begin_learning(settings, seed) for seed in range(number)]), jnp.asarray(1))
+    else:
+        function, battles = random_battles(what, number)
+        arguments = (battles, jax.random.key(0))
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
+    program = function.lower(*shapes).compile()
     return program.as_text(), program_bytes(program) or 0
 
 
-def loops(text: str) -> list[Loop]:
+def loops(text: str, few: int = FEW_KERNELS["training"]) -> list[Loop]:
     """The bodies of the program's loops, those that move most first."""
     bodies: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -100,8 +112,12 @@ def loops(text: str) -> list[Loop]:
             lines = bodies.setdefault(head.group(1), [])
         else:
             lines.append(line)
-    found = [loop_of(name, bodies[name]) for name in set(re.findall(r"body=%?([\w.\-]+)", text))]
-    return sorted((loop for loop in found if loop.kinds.total() > FEW_KERNELS), key=lambda loop: -loop.moved)
+    turns = dict(re.findall(r'body=%?([\w.\-]+).*?known_trip_count":\{"n":"(\d+)"', text))
+    found = [
+        loop_of(name, bodies[name])._replace(turns=turns.get(name, "?"))
+        for name in set(re.findall(r"body=%?([\w.\-]+)", text))
+    ]
+    return sorted((loop for loop in found if loop.kinds.total() > few), key=lambda loop: -loop.moved)
 
 
 def loop_of(name: str, lines: list[str]) -> Loop:

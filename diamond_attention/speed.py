@@ -223,11 +223,10 @@ def random_actions(world: World, state: State, key: PRNGKeyArray) -> Actions:
     return jax.random.categorical(key, jnp.where(allowed, 0.0, -jnp.inf))
 
 
-def measure_battles(map_name: str, envs: int) -> dict[str, Any]:
-    """Steps a second of `envs` battles of SMAClite at once: random legal actions, the original's observations.
+def random_battles(map_name: str, envs: int) -> tuple[Any, Any]:
+    """A function (battles, key) -> (battles, what was seen) of some steps, to be compiled, and `envs` battles.
 
-    Battles begin anew as they end or reach the map's time limit. Constraints of collision avoidance that found no
-    room in the map's budget are counted beside it.
+    Random legal actions, the original's observations. Battles begin anew as they end or reach the map's time limit.
     """
     scenario = scenario_of(map_name)
     first = battle.start(scenario)
@@ -250,7 +249,16 @@ def measure_battles(map_name: str, envs: int) -> dict[str, Any]:
         keys = jax.random.split(key, (envs, STEPS_A_CALL_OF_BATTLES))
         return jax.vmap(lambda one, keys: jax.lax.scan(one_step, one, keys))(carry, keys)
 
-    carry = jax.vmap(lambda _: (first, jnp.zeros((), jnp.int32)))(jnp.arange(envs))
+    return many_steps, jax.vmap(lambda _: (first, jnp.zeros((), jnp.int32)))(jnp.arange(envs))
+
+
+def measure_battles(map_name: str, envs: int) -> dict[str, Any]:
+    """Steps a second of `envs` battles of SMAClite at once.
+
+    Constraints of collision avoidance that found no room in the map's budget are counted beside it.
+    """
+    scenario = scenario_of(map_name)
+    many_steps, carry = random_battles(map_name, envs)
     with without_compilation_cache():
         started = time.perf_counter()
         program = many_steps.lower(carry, jax.random.key(0)).compile()

@@ -14,7 +14,7 @@ KERNELS  %last = bf16[8]{0} fusion(%x), kind=kLoop, calls=%f
 
 ENTRY %main (a: f32[8,4]) -> (f32[8,4]) {
   %a = f32[8,4]{1,0} parameter(0)
-  ROOT %w = (f32[8,4]{1,0}) while(%a), condition=%c, body=%body
+  ROOT %w = (f32[8,4]{1,0}) while(%a), condition=%c, body=%body, backend_config={"known_trip_count":{"n":"12"}}
 }
 """
 
@@ -27,5 +27,5 @@ def test_kernels_and_bytes_of_a_loop_are_counted(monkeypatch):
     (loop,) = gpu_program.loops(PROGRAM.replace("KERNELS", copies))
     assert loop.kinds == {"copy": 20, "fusion": 1}
     assert loop.moved == 20 * 2 * 128 + 128 + 16
-    assert loop.name == "body"
+    assert (loop.name, loop.turns) == ("body", "12")
     assert gpu_program.loops(PROGRAM.replace("KERNELS", "")) == []  # one kernel is no loop worth a line
