@@ -70,10 +70,8 @@ def main() -> None:
     print(f"{'kernels':>8} {'MB moved':>9} {'ms at least':>12} {'turns':>6}   one turn of")
     for loop in loops(text, FEW_KERNELS[kind]):
         kinds = ", ".join(f"{count} {kind}" for kind, count in loop.kinds.most_common(4))
-        at_least = 1e3 * loop.moved / BANDWIDTH
-        print(
-            f"{loop.kinds.total():>8} {loop.moved / 1e6:>9.0f} {at_least:>12.3f} {loop.turns:>6}   {loop.name} ({kinds})"
-        )
+        number, at_least = loop.kinds.total(), 1e3 * loop.moved / BANDWIDTH
+        print(f"{number:>8} {loop.moved / 1e6:>9.0f} {at_least:>12.3f} {loop.turns:>6}   {loop.name} ({kinds})")
 
 
 def compiled(what: str, number: int) -> tuple[str, int]:
