@@ -4,7 +4,7 @@
     python benchmarks/gpu_program.py spread-gpu [--seeds 1]
     python benchmarks/gpu_program.py 2s3z [--envs 8192]     # battles alone, as `diamond bench` has them
 
-For every loop of the program that starts more than a handful of kernels: how many a turn starts, the bytes they read
+For every loop of the program that starts more than two kernels: how many a turn starts, the bytes they read
 and write if nothing stays in the cache, and how long that takes at the memory's full bandwidth. That time is a floor:
 a program that takes twice as long is bound by memory, one that takes ten times as long by something else. It is also
 the quickest way to learn that XLA refuses a program on a GPU, which the CPU's tests cannot tell.
@@ -37,7 +37,7 @@ device_description_str: "NVIDIA H200"
 
 BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "s32": 4, "u32": 4, "s8": 1, "u8": 1, "pred": 1}
 NO_KERNEL = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "while", "after-all", "conditional"}
-FEW_KERNELS = {"training": 15, "battles": 2}
+FEW_KERNELS = 2
 """A loop that starts no more of them gets no line."""
 
 
@@ -62,20 +62,17 @@ def main() -> None:
     flags = f"--xla_gpu_cuda_data_dir={next(iter(nvidia.cuda_nvcc.__path__))}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     began = time.monotonic()
-    from diamond_attention.worlds.smaclite.maps import MAPS
-
-    kind = "battles" if options.what in MAPS else "training"
-    text, memory = compiled(options.what, options.envs if kind == "battles" else options.seeds)
+    text, memory = compiled(options.what, options.seeds, options.envs)
     print(f"compiled in {time.monotonic() - began:.0f} s; {memory / 1e9:.1f} GB of device memory")
     print(f"{'kernels':>8} {'MB moved':>9} {'ms at least':>12} {'turns':>6}   one turn of")
-    for loop in loops(text, FEW_KERNELS[kind]):
+    for loop in loops(text):
         kinds = ", ".join(f"{count} {kind}" for kind, count in loop.kinds.most_common(4))
         number, at_least = loop.kinds.total(), 1e3 * loop.moved / BANDWIDTH
         print(f"{number:>8} {loop.moved / 1e6:>9.0f} {at_least:>12.3f} {loop.turns:>6}   {loop.name} ({kinds})")
 
 
-def compiled(what: str, number: int) -> tuple[str, int]:
-    """The optimised program as text, and the bytes of device memory it needs: so many seeds, or battles."""
+def compiled(what: str, seeds: int, envs: int) -> tuple[str, int]:
+    """The optimised program as text, and the bytes of device memory it needs."""
     import jax
     import jax.numpy as jnp
     from jax.experimental import topologies
@@ -91,16 +88,16 @@ def compiled(what: str, number: int) -> tuple[str, int]:
     if what in PRESETS:
         settings = PRESETS[what][1]
         function = advance_seeds(build_learner(settings))
-        arguments = (stack_seeds([begin_learning(settings, seed) for seed in range(number)]), jnp.asarray(1))
+        arguments = (stack_seeds([begin_learning(settings, seed) for seed in range(seeds)]), jnp.asarray(1))
     else:
-        function, battles = random_battles(what, number)
+        function, battles = random_battles(what, envs)
         arguments = (battles, jax.random.key(0))
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
     program = function.lower(*shapes).compile()
     return program.as_text(), program_bytes(program) or 0
 
 
-def loops(text: str, few: int = FEW_KERNELS["training"]) -> list[Loop]:
+def loops(text: str) -> list[Loop]:
     """The bodies of the program's loops, those that move most first."""
     bodies: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -115,7 +112,7 @@ def loops(text: str, few: int = FEW_KERNELS["training"]) -> list[Loop]:
         loop_of(name, bodies[name])._replace(turns=turns.get(name, "?"))
         for name in set(re.findall(r"body=%?([\w.\-]+)", text))
     ]
-    return sorted((loop for loop in found if loop.kinds.total() > few), key=lambda loop: -loop.moved)
+    return sorted((loop for loop in found if loop.kinds.total() > FEW_KERNELS), key=lambda loop: -loop.moved)
 
 
 def loop_of(name: str, lines: list[str]) -> Loop:

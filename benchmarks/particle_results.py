@@ -56,11 +56,10 @@ def scores(world: str, simulator: str, tasks: int | None, oracles: dict[str, str
     kind = {"spread": Spread(), "food": Food()}[world]
     lines = []
     for (preset, mask, dropout), at_size in by_policy(world, simulator, tasks).items():
-        at_home = score_interval(list(at_size[4].values())) if at_size[4] else None
-        cells = [policy_name(mask, dropout), preset, str(len(at_size[4]))]
-        cells += [f"{score_interval(list(at_size[n].values())).mean:.0f}" if at_size[n] else "" for n in SIZES]
-        cells.append("" if at_home is None else f"[{at_home.low:.1f}, {at_home.high:.1f}]")
-        lines.append(cells)
+        found = {n: score_interval(list(at_size[n].values())) for n in SIZES if at_size[n]}
+        cells = [f"{found[n].mean:.0f}" if n in found else "" for n in SIZES]
+        cells.append(f"[{found[4].low:.1f}, {found[4].high:.1f}]" if 4 in found else "")
+        lines.append([policy_name(mask, dropout), preset, str(len(at_size[4])), *cells])
     for oracle, name in oracles.items():
         known = anchors(kind, oracle)
         cells = [f"{known[(n, n if tasks is None else tasks)].mean:.0f}" for n in SIZES]

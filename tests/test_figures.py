@@ -209,6 +209,15 @@ def test_one_large_team_shares_the_panel(copies, drawn):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "3\ntrained", "16"]
 
 
+def test_lines_of_one_colour_have_markers_of_their_own(copies):
+    with_other_mask(copies / "spread", "dropout")
+    one, other = find_runs([copies / "spread"])[:2]
+    other = replace(other, settings=replace(other.settings, total_steps=2 * other.settings.total_steps))
+    append_rows(one.episodes, [row(2, 2, -5, dropout="on"), row(2, 2, -9)])
+    append_rows(other.episodes, [row(2, 2, -7)])  # off only
+    assert sorted(way.twins for way in scores.played_by([one, other])) == [0, 1, 2]
+
+
 def test_random_play_does_not_flatten_the_good_ones(copies, drawn):
     for run in find_runs([copies / "spread"]):
         append_rows(run.episodes, [row(n, n, -40 * n) for n in (2, 8)])

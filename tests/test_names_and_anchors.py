@@ -55,5 +55,5 @@ def test_the_anchors_are_what_the_oracles_score(kind, oracle, size, monkeypatch)
     kept = anchors(kind(), oracle)[size]
     row = oracle_anchors.score(kind, TeamSize(*size), oracle, episodes=kept.episodes, seed=0)
     # Collisions magnify the last bit of a float, so another machine plays other episodes after a while.
-    assert row["mean"] == pytest.approx(kept.mean, abs=0.1 * kept.sd)
-    assert row["sd"] == pytest.approx(kept.sd, rel=0.1)
+    assert row["mean"] == pytest.approx(kept.mean, abs=0.25 * kept.sd)
+    assert row["sd"] == pytest.approx(kept.sd, rel=0.25)

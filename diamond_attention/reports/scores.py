@@ -70,19 +70,19 @@ def played_by(runs: Sequence[Run]) -> list[Played]:
         by_run = {run.seed: _newest_scores(run) for run in groups[group]}
         keys = sorted({key for scores in by_run.values() for key in scores}, reverse=True)
         greedy = any(play == "greedy" for _, _, play in keys)
+        dropouts = sorted({dropout for _, dropout, _ in keys}, reverse=True)  # on, off: a line each
         for simulator, dropout, play in keys:
             if greedy and play != "greedy":
                 continue
             name = policy_name(settings.policy.mask, dropout) + names[group] + ("" if greedy else ", sampled")
-            # Dropout on and off in play are one policy and two lines.
-            second = dropout == "off" and settings.policy.mask == "dropout"
-            way = Played(name, settings, simulator, play, twins[settings.policy.mask] + second)
+            before = twins[settings.policy.mask] + dropouts.index(dropout)
+            way = Played(name, settings, simulator, play, before)
             for seed, scores in by_run.items():
                 for size, values in scores.get((simulator, dropout, play), {}).items():
                     way.scores[size][seed] = values
             ways[simulator, dropout] = way
         found += ways.values()
-        twins[settings.policy.mask] += len({dropout for _, dropout in ways})
+        twins[settings.policy.mask] += len(dropouts)
     return found
 
 

@@ -94,7 +94,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                 continue
             columns = next(iter(by_seed.values()))[0]
             is_particles = settings.world.name in PARTICLE_MEASURES
-            measure = "R" if is_particles else next(m for m in ("success", "battle_won", "return") if m in columns)
+            measure = "R" if is_particles else next(m for m in (*RATES, "return") if m in columns)
             column, share = ("return", 1 / int(agents)) if measure == "R" else (measure, 1.0)
             per_seed = {seed: share * _mean_of(column, rows) for seed, rows in by_seed.items()}
             others = [name for name in columns if name not in (*SAME_EPISODE, column)]
