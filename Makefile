@@ -8,13 +8,18 @@ BIN := $(VENV)/bin
 VMAS_VENV := .venv-vmas
 VMAS_BIN := $(VMAS_VENV)/bin
 
-.PHONY: demo test test-vmas lint clean
+.PHONY: demo test test-optimised test-vmas lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
 
 test: $(VENV)/.installed-for-tests lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+# The same arithmetic as XLA compiles it for users; `make test` asks it for programs that compile quickly instead. Both
+# share one cache, since the flags are part of a program's name there.
+test-optimised: $(VENV)/.installed-for-tests
+	XLA_FLAGS= $(BIN)/python -m pytest tests -m optimised -n auto --maxprocesses 4 --dist loadfile
 
 # The first line fails where VMAS cannot be imported; pytest would only leave the tests out.
 test-vmas: $(VMAS_VENV)/.installed

@@ -1,11 +1,11 @@
-"""What an agent can do: the kinds of action, and the distributions policies give over them."""
+"""What an agent can do: the kinds of action."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 
 @dataclass(frozen=True)
@@ -32,47 +32,20 @@ class ActOrChooseTask:
 
 ActionKind = ChooseTask | Continuous | ActOrChooseTask
 
-
-class Categorical(eqx.Module):
-    """One of several choices; a choice with logit -inf is never taken."""
-
-    logits: Float[Array, " choice"]
-
-    def sample(self, key: PRNGKeyArray) -> Int[Array, ""]:
-        return jax.random.categorical(key, self.logits)
-
-    def mode(self) -> Int[Array, ""]:
-        """The greedy action; equal logits go to the first, so identical agents choose identically."""
-        return jnp.argmax(self.logits)
-
-    def log_probability(self, action: Int[Array, ""]) -> Float[Array, ""]:
-        return jax.nn.log_softmax(self.logits)[action]
-
-    def entropy(self) -> Float[Array, ""]:
-        log_p = jax.nn.log_softmax(self.logits)
-        # 0 log 0 = 0; the inner where keeps the gradient of an impossible choice finite.
-        possible = jnp.isfinite(log_p)
-        return -jnp.sum(jnp.where(possible, jnp.exp(log_p) * jnp.where(possible, log_p, 0.0), 0.0))
+Actions = Any
+"""One action for each agent, absent ones included: Int[agent] to choose, Float[agent, component] if continuous."""
 
 
-class Gaussian(eqx.Module):
-    """Independent normal components; the world clips what it receives."""
+def random_actions(action_kind: ActionKind, views: Any, key: PRNGKeyArray) -> Actions:
+    """One action for each of a team's views (an `AgentView` with an agent axis in front), all equally likely.
 
-    mean: Float[Array, " component"]
-    log_std: Float[Array, " component"]
-
-    def sample(self, key: PRNGKeyArray) -> Float[Array, " component"]:
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
-
-    def mode(self) -> Float[Array, " component"]:
-        return self.mean
-
-    def log_probability(self, action: Float[Array, " component"]) -> Float[Array, ""]:
-        z = (action - self.mean) * jnp.exp(-self.log_std)
-        return jnp.sum(-0.5 * z**2 - self.log_std - 0.5 * jnp.log(2.0 * jnp.pi))
-
-    def entropy(self) -> Float[Array, ""]:
-        return jnp.sum(self.log_std + 0.5 * jnp.log(2.0 * jnp.pi * jnp.e))
+    Of `legal_actions`, or of the tasks present where a view has none; continuous actions lie in [-1, 1].
+    """
+    if isinstance(action_kind, Continuous):
+        return jax.random.uniform(key, (len(views.ranks), action_kind.size), minval=-1.0, maxval=1.0)
+    return choose_uniformly(key, views.task_present if views.legal_actions is None else views.legal_actions)
 
 
-Distribution = Categorical | Gaussian
+def choose_uniformly(key: PRNGKeyArray, allowed: Bool[Array, "*batch choice"]) -> Int[Array, " *batch"]:
+    """Any of the choices that are allowed, all equally likely; the first where none is."""
+    return jax.random.categorical(key, jnp.where(allowed, 0.0, -jnp.inf)).astype(jnp.int32)

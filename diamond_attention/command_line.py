@@ -5,7 +5,9 @@
     diamond demo              diamond figure RUN…        diamond bench
     diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
 
-A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`.
+A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`. `--help` after a
+command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
+presets of your own.
 
 Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed can be put right, 130 or 143
 stopped by Ctrl-C or SIGTERM with everything saved.
@@ -17,6 +19,7 @@ import json
 import os
 import signal
 import sys
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,24 +29,19 @@ import jax
 import tyro
 
 from diamond_attention.errors import UserError
+from diamond_attention.extensions import load_extension
+from diamond_attention.learning.registry import METHODS
+from diamond_attention.policies.registry import POLICIES, described
+from diamond_attention.runs.environment import describe_environment
+from diamond_attention.runs.files import check_writable
+from diamond_attention.runs.folder import SHIPPED, Run, find_runs, open_run, shipped_policies
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
-from diamond_attention.runs.record import (
-    SHIPPED,
-    Run,
-    check_writable,
-    describe_environment,
-    find_runs,
-    open_run,
-    shipped_policies,
-)
-from diamond_attention.runs.settings import Settings, flat, parse_sizes, team_sizes, to_json
-from diamond_attention.worlds import WORLDS
-from diamond_attention.worlds.contract import TeamSize
-from diamond_attention.worlds.smaclite.world import Smaclite
-
-MOST_SEEDS = 1000
-"""Trained together; more than any device holds, and a slip of the finger should not allocate a billion."""
+from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
+from diamond_attention.runs.settings import Settings, flat, to_json
+from diamond_attention.runs.sizes import parse_sizes, team_sizes
+from diamond_attention.worlds.contract import TeamSize, World
+from diamond_attention.worlds.registry import WORLDS
 
 Device = Literal["cpu", "gpu"]
 RunPaths = tyro.conf.Positional[tuple[Path, ...]]
@@ -90,10 +88,6 @@ class EvaluateOptions:
     """Team sizes: 4, or 2:8, or 2,4,8; by default those it was trained on."""
     tasks: Tasks = None
     """Numbers of tasks, likewise, or "same"."""
-    map: str | None = None
-    """SMAClite: the map to play, or several as in 2s3z,3s5z; by default those it was trained on."""
-    jitter: float | None = None
-    """SMAClite: how far each unit may start from its place, each way; by default 0, as the map says."""
     episodes: int = 1000
     """Episodes for each run, size and way of playing."""
     simulator: str = "own"
@@ -112,6 +106,8 @@ class EvaluateOptions:
     """Where to compute; by default a GPU if JAX finds one."""
     json: bool = False
     """Print JSON instead of a table."""
+    quiet: bool = False
+    """Say nothing but the table."""
 
 
 @dataclass(frozen=True)
@@ -147,18 +143,20 @@ class WatchOptions:
     """Size of the team; by default the largest it was trained on."""
     tasks: int | None = None
     """Number of landmarks or foods; by default as many as agents, if it was trained so."""
-    map: str | None = None
-    """SMAClite: the map to play; by default the first it was trained on."""
     sampled: bool = False
-    """SMAClite: sampled play; by default greedy."""
+    """Sampled play; by default greedy."""
     to: Path | None = None
-    """File to write: .gif, .png (the last frame; of a battle four) or .mp4 (needs ffmpeg); by default WORLD.gif."""
+    """File to write: .gif, .png (the last frame; of a battle four) or .mp4 (ffmpeg, or the extra `film`); by default
+    WORLD.gif."""
     seed: int = 0
     """Which episode to film."""
-    steps: int = 200
-    """Steps to film; fewer if the episode ends before."""
-    frames_per_second: int = 20
-    """Steps shown in a second."""
+    steps: int | None = None
+    """Steps to film, fewer if the episode ends before; by default 200, or all of a battle. Of more than a hundred,
+    every second is shown, and so on."""
+    frames_per_second: int | None = None
+    """Pictures shown in a second; by default 10; of a battle each is three ticks."""
+    quiet: bool = False
+    """Say nothing but where the film is."""
 
 
 @dataclass(frozen=True)
@@ -241,25 +239,27 @@ def resume_command(arguments: Sequence[str]) -> int:
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
-    options = _parse(EvaluateOptions, arguments, "evaluate")
+    options, asked = _parse_with_variations(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
-    sizes = [_sizes(run, options.agents, options.tasks) for run in runs]
-    variants = [_variant_to_play(run, options.map, options.jitter) for run in runs]
+    from diamond_attention.evaluation.conditions import variant_to_play
     from diamond_attention.evaluation.evaluate import Play, check_simulator, evaluate
 
-    for run, run_sizes in zip(runs, sizes, strict=True):  # before anything is played
+    # Whatever is wrong is said before anything is played.
+    worlds = [variant_to_play(run, **asked) for run in runs]
+    sizes = [_sizes(run, world, options.agents, options.tasks) for run, world in zip(runs, worlds, strict=True)]
+    for run, run_sizes in zip(runs, sizes, strict=True):
         check_simulator(run.settings, run_sizes, options.simulator)
-    _choose_device(options.device, quiet=options.json)
+    _choose_device(options.device, quiet=options.json or options.quiet)
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
     episodes = {}
-    for run, run_sizes, world in zip(runs, sizes, variants, strict=True):
+    for run, run_sizes, world in zip(runs, sizes, worlds, strict=True):
         if run.failure is not None:
             print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
             continue
         episodes[run.path] = evaluate(
             run,
-            sizes=run_sizes if world is None else None,
+            sizes=run_sizes,
             episodes=options.episodes,
             play=play,
             dropout=None if options.dropout is None else options.dropout == "on",
@@ -267,6 +267,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             checkpoint=options.checkpoint,
             simulator=options.simulator,
             world=world,
+            progress=choose_progress(options.json or options.quiet),
         )
     _print_table(runs, episodes, as_json=options.json)
     return _status(runs)
@@ -290,37 +291,31 @@ def figure_command(arguments: Sequence[str]) -> int:
 
 
 def watch_command(arguments: Sequence[str]) -> int:
-    options = _parse(WatchOptions, arguments, "watch")
+    options, asked = _parse_with_variations(WatchOptions, arguments, "watch")
     runs = _runs([options.run])
     _choose_device("cpu", quiet=True)
+    from diamond_attention.evaluation.conditions import variant_to_play
+    from diamond_attention.evaluation.recording import size_to_show
     from diamond_attention.reports.figures import one_to_show
-    from diamond_attention.reports.movie import draw_movie
-    from diamond_attention.reports.recording import size_to_show
+    from diamond_attention.reports.films import draw_film
 
     run = one_to_show(runs)
-    world = run.settings.world.name
-    to = options.to or Path(f"{world}.gif")
-    if world == "smaclite":
-        from diamond_attention.reports.battle_movie import watch_battle
-
-        if options.agents is not None or options.tasks is not None:
-            raise UserError("--agents and --tasks do not fit SMAClite, where the map says who fights; use --map.")
-        if options.steps != WatchOptions.steps or options.frames_per_second != WatchOptions.frames_per_second:
-            raise UserError("--steps and --frames-per-second do not fit SMAClite: a battle is filmed whole.")
-        print(watch_battle(run, options.map, to, seed=options.seed, greedy=not options.sampled))
-        return 0
-    if options.map is not None or options.sampled:
-        raise UserError(f"--map and --sampled are for battles of SMAClite, and {run.path} plays {world}.")
-    print(
-        draw_movie(
-            run,
-            size_to_show(run, options.agents, options.tasks),
-            to,
-            seed=options.seed,
-            steps=options.steps,
-            frames_per_second=options.frames_per_second,
-        )
+    world = variant_to_play(run, **asked).apart()[0]
+    if len(variant_to_play(run, **asked).apart()) > 1 and any(value is not None for value in asked.values()):
+        given = ", ".join(f"--{name} {value}" for name, value in asked.items() if value is not None)
+        raise UserError(f"{given} means several games; name one to watch.")
+    film = draw_film(
+        run,
+        size_to_show(run, world, options.agents, options.tasks),
+        options.to or Path(f"{world.name}.gif"),
+        seed=options.seed,
+        steps=options.steps,
+        frames_per_second=options.frames_per_second,
+        greedy=not options.sampled,
+        world=world,
+        progress=choose_progress(options.quiet),
     )
+    print(film)
     return 0
 
 
@@ -328,7 +323,7 @@ def export_command(arguments: Sequence[str]) -> int:
     options = _parse(ExportOptions, arguments, "export")
     runs = _runs([options.run])
     _choose_device("cpu", quiet=True)
-    from diamond_attention.runs.train import export_policy
+    from diamond_attention.runs.bundle import export_policy
 
     for run in runs:
         if run.failure is not None:
@@ -348,36 +343,48 @@ def show_command(arguments: Sequence[str]) -> int:
     for name, value in flat(to_json(settings)):
         print(f"{name} = {json.dumps(value)}")
     sizes = " ".join(f"{size.agents}x{size.tasks}" for size in settings.sizes)
-    print(f"# {settings.total_updates} updates of {settings.ppo.steps_per_update} steps; agents x tasks: {sizes}")
+    updates, steps = settings.total_updates, settings.method.steps_per_update
+    print(f"# {updates} updates of {steps} steps; agents x tasks: {sizes}")
     return 0
 
 
 def list_command(arguments: Sequence[str]) -> int:
     if arguments:
         raise UserError(f"`diamond list` takes no arguments, and got {arguments[0]!r}.")
-    from diamond_attention.ranks import MaskKind
-
     print("presets")
     for name, (description, _) in PRESETS.items():
         print(f"  {name:12s} {description}")
-    print("worlds")
-    for name, world in WORLDS.items():
-        print(f"  {name:12s} {(world.__doc__ or '').splitlines()[0]}")
-    print("policies")
-    print(f"  {'diamond':12s} Diamond Attention; policy.mask is one of {', '.join(MaskKind.__args__)}")  # type: ignore[attr-defined]
+    described_types = {
+        "worlds": WORLDS,
+        "kinds of policy (--policy.kind)": {name: kind.settings for name, kind in POLICIES.items()},
+        "methods (--method)": {name: method.settings for name, method in METHODS.items()},
+    }
+    for heading, types in described_types.items():
+        print(heading)
+        for name, kind in types.items():
+            print(f"  {name:12s} {_first_line(kind)}")
     print("trained policies that ship with the package")
     for name in shipped_policies():
         settings = open_run(SHIPPED / name).settings
-        on = getattr(settings.world, "map", None)
-        trained = f"with {settings.agents} agents" if on is None else f"on {on}"
-        print(f"  {name:12s} {settings.world.name}, trained {trained}, mask {settings.policy.mask}")
+        world = settings.world.as_scored()
+        trained = " ".join(dict.fromkeys(world.played_at(size) for size in settings.sizes))
+        print(f"  {name:12s} {world.name}, trained on {trained}, {described(settings.policy).label}")
     print("runs (in ./runs)")
-    found = sorted({path.parent for path in Path("runs").glob("**/settings.json")})
+    found = sorted(
+        {path.parent for name in ("settings.json", "policy.json") for path in Path("runs").glob(f"**/{name}")}
+    )
+    found = [folder for folder in found if folder.parent.name != "checkpoints"]
     for folder in found:
         print(f"  {folder}  {_described_run(folder)}")
     if not found:
         print("  none yet; start with: diamond train xor")
     return 0
+
+
+def _first_line(kind: type) -> str:
+    """Of what a class says it is; a dataclass that says nothing is given its own signature by Python."""
+    said = (kind.__doc__ or "").strip()
+    return "" if said.startswith(f"{kind.__name__}(") else said.partition("\n")[0]
 
 
 def bench_command(arguments: Sequence[str]) -> int:
@@ -386,7 +393,7 @@ def bench_command(arguments: Sequence[str]) -> int:
     if options.seeds and (min(options.seeds) < 1 or max(options.seeds) > MOST_SEEDS):
         raise UserError(f"--seeds is {options.seeds}; each measurement trains 1 to {MOST_SEEDS} seeds at once.")
     _choose_device(options.device, quiet=False)
-    from diamond_attention.bench import bench
+    from diamond_attention.bench.report import bench
 
     bench(options.preset, options.seeds, options.to)
     return 0
@@ -452,7 +459,8 @@ def run_command(arguments: Sequence[str]) -> int:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diamond-attention"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     try:
-        name = arguments[0]
+        arguments = _without_extensions(arguments)
+        name = arguments[0] if arguments else ""
         if name not in COMMANDS:
             raise UserError(f"there is no command {name!r}{_suggestion(name, COMMANDS)}")
         return COMMANDS[name](arguments[1:])
@@ -478,16 +486,71 @@ def run_command(arguments: Sequence[str]) -> int:
 # --- Reading what was typed -----------------------------------------------------------------------
 
 
+def _without_extensions(arguments: Sequence[str]) -> list[str]:
+    """Loads every `--with FILE.py` and gives back the other words."""
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != "--with":
+            rest.append(word)
+            continue
+        file = value if equals else next(words, None)
+        if not file:
+            raise UserError("--with needs a Python file that registers a world, a policy, a method or a preset.")
+        load_extension(Path(file))
+    return rest
+
+
 def _parse(kind: type, arguments: Sequence[str], command: str) -> Any:
     return tyro.cli(kind, args=list(arguments), prog=f"diamond {command}", config=(tyro.conf.FlagCreatePairsOff,))
 
 
-def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
-    """TrainOptions for a preset. The world's own settings are options because its concrete type is known here."""
-    settings = PRESETS[preset][1]
-    typed = dataclasses.make_dataclass(
-        "Settings", [("world", type(settings.world))], bases=(Settings,), frozen=True, kw_only=True
+def _parse_with_variations(kind: type, arguments: Sequence[str], command: str) -> tuple[Any, dict[str, Any]]:
+    """The options of a command, and what it is asked to vary of a world: what worlds declare in `varies`."""
+    varied: dict[str, Any] = {}
+    for world in WORLDS.values():
+        hints = typing.get_type_hints(world, include_extras=False)
+        for name, sentence in world.varies.items():
+            option: Any = Annotated[hints[name] | None, tyro.conf.arg(help=f"{world.name}: {sentence}")]
+            varied.setdefault(name, (name, option, dataclasses.field(default=None)))
+    with_them = dataclasses.make_dataclass(
+        kind.__name__, varied.values(), bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
     )
+    parsed = _parse(with_them, arguments, command)
+    return parsed, {name: getattr(parsed, name) for name in varied}
+
+
+def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
+    """TrainOptions for a preset. The world, the policy and the method have options of their own, known only here."""
+    settings = PRESETS[preset][1]
+    chosen = _word_after("--method", arguments)
+    if chosen is not None:
+        method = METHODS[_known(f"--method is {chosen!r}, which does not exist", chosen, METHODS)]
+        if method.settings is not type(settings.method):
+            settings = dataclasses.replace(settings, method=method.settings(), policy=method.policy)
+    kind = _word_after("--policy.kind", arguments)
+    if kind is not None and kind != settings.policy.kind:
+        _known(f"--policy.kind is {kind!r}, which does not exist", kind, POLICIES)
+        settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
+    own = settings.method.name
+    method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
+    typed = dataclasses.make_dataclass(
+        "Settings",
+        [
+            ("world", type(settings.world)),
+            ("policy", type(settings.policy)),
+            (
+                "method",
+                Annotated[method_names, tyro.conf.arg(help="How to learn; each has its own settings.")],
+            ),
+            (own, type(settings.method), dataclasses.field(default=settings.method)),
+        ],
+        bases=(Settings,),
+        frozen=True,
+        kw_only=True,
+    )
+    default = typed(**{**_fields(settings), "method": own, own: settings.method})
     options = dataclasses.make_dataclass(
         "TrainOptions",
         [("settings", Annotated[typed, tyro.conf.arg(name="")])],
@@ -500,10 +563,22 @@ def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") 
         options,
         args=list(arguments),
         prog=f"diamond {command} {preset}",
-        default=options(settings=typed(**_fields(settings))),
+        default=options(settings=default),
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    return TrainOptions(**{**_fields(parsed), "settings": Settings(**_fields(parsed.settings))})
+    values = _fields(parsed.settings)
+    values["method"] = values.pop(own)
+    return TrainOptions(**{**_fields(parsed), "settings": Settings(**values)})
+
+
+def _word_after(option: str, arguments: Sequence[str]) -> str | None:
+    """What was typed for an option that decides which other options there are."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if word == option:
+            return following
+        if word.startswith(option + "="):
+            return word.removeprefix(option + "=")
+    return None
 
 
 def _fields(instance: Any) -> dict[str, Any]:
@@ -511,14 +586,23 @@ def _fields(instance: Any) -> dict[str, Any]:
 
 
 def _preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(f"usage: diamond {command} PRESET [OPTIONS]; a preset first, then its options (--help lists them):\n")
+        for name, (description, _) in PRESETS.items():
+            print(f"  {name:12s} {description}")
+        raise SystemExit(0)
     if not arguments or arguments[0].startswith("-"):
         raise UserError(f"`diamond {command}` needs a preset first: {', '.join(PRESETS)}.")
     return _known_preset(command, arguments[0]), arguments[1:]
 
 
 def _known_preset(command: str, name: str) -> str:
-    if name not in PRESETS:
-        raise UserError(f"`diamond {command}`: there is no preset {name!r}{_suggestion(name, PRESETS)}")
+    return _known(f"`diamond {command}`: there is no preset {name!r}", name, PRESETS)
+
+
+def _known(sentence: str, name: str, known: Any) -> str:
+    if name not in known:
+        raise UserError(sentence + _suggestion(name, known))
     return name
 
 
@@ -527,52 +611,19 @@ def _suggestion(name: str, known: Any) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."
 
 
-def parse_seeds(text: str) -> list[int]:
-    """3 -> [3]; 0:10 -> ten seeds, 0 to 9; 0,5,7 -> those three.
-
-    >>> parse_seeds("0:3")
-    [0, 1, 2]
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        low, colon, high = part.partition(":")
-        try:
-            first, last = int(low), int(high) if colon else int(low) + 1
-            seeds.extend(range(max(first, -1), min(last, first + MOST_SEEDS + 1)))
-        except ValueError:
-            raise UserError(
-                f"--seeds is {text!r}; write a seed, a range such as 0:10, or a list such as 0,5,7."
-            ) from None
-    if not 0 < len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
-        raise UserError(f"--seeds is {text!r}; give 1 to {MOST_SEEDS} seeds, each once, from 0 to 4294967295.")
-    return seeds
-
-
 def _runs(paths: Sequence[Path]) -> list[Run]:
     if not paths:
         raise UserError("name at least one run; `diamond list` shows them.")
     return find_runs(paths)
 
 
-def _sizes(run: Run, agents: str | None, tasks: str | None) -> tuple[TeamSize, ...]:
+def _sizes(run: Run, world: World, agents: str | None, tasks: str | None) -> tuple[TeamSize, ...]:
     if agents is not None:
         parse_sizes(agents, "--agents")
+    settings = run.settings
     return team_sizes(
-        run.settings.world,
-        run.settings.agents if agents is None else agents,
-        run.settings.tasks if tasks is None else tasks,
+        world, settings.agents if agents is None else agents, settings.tasks if tasks is None else tasks
     )
-
-
-def _variant_to_play(run: Run, maps: str | None, jitter: float | None) -> Smaclite | None:
-    """SMAClite: the run's world with the maps and starts asked for; none for other worlds."""
-    world = run.settings.world
-    if not isinstance(world, Smaclite):
-        for option, value in (("--map", maps), ("--jitter", jitter)):
-            if value is not None:
-                raise UserError(f"{option} is {value}, but {run.path} was trained on {world.name}, which has none.")
-        return None
-    return dataclasses.replace(world, map=maps or world.map, jitter=jitter or 0.0)
 
 
 def _choose_device(device: Device | None, quiet: bool) -> None:
@@ -631,8 +682,10 @@ def _described_run(folder: Path) -> str:
         return f"failed at update {run.failure.get('update')}"
     from diamond_attention.runs.checkpoint import list_checkpoints
 
-    updates = max((c.update for c in list_checkpoints(run.checkpoints)), default=0)
     if run.policy_alone:
-        return f"a policy alone, after {updates} updates, mask {run.settings.policy.mask}"
+        from diamond_attention.runs.bundle import read_policy
+
+        return f"a policy alone, after {read_policy(run).update} updates, {described(run.settings.policy).label}"
+    updates = max((c.update for c in list_checkpoints(run.checkpoints)), default=0)
     state = "finished" if run.finished is not None else "not finished"
-    return f"{state}, {updates} of {run.settings.total_updates} updates, mask {run.settings.policy.mask}"
+    return f"{state}, {updates} of {run.settings.total_updates} updates, {described(run.settings.policy).label}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from diamond_attention.evaluation.evaluate import evaluate
-from diamond_attention.ranks import MaskKind
+from diamond_attention.policies.diamond_settings import MaskKind
 from diamond_attention.reports.figures import draw_attention, draw_learning_curves
 from diamond_attention.reports.tables import print_table, table_lines
 from diamond_attention.runs.presets import PRESETS

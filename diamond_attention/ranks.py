@@ -1,38 +1,20 @@
 """Ranks: drawing them, holding them, hearing them, and the mask they make (Eq. 3).
 
-Every agent draws one number and broadcasts it once. The numbers are drawn from a key the run owns,
-put into the view, stored with the step and replayed in the update: they are data. If the policy drew
-them itself, the old and the new log-probability of an action would belong to different masks.
-
-Ranks are float32 always. JAX draws 23 random bits for one, so a four-agent team holds a tie about once in
-1.4 million draws; in bfloat16, with 7 bits, it would be once in twenty.
+Every agent draws one number and broadcasts it once. The numbers are drawn from a key the run owns, put into the view,
+stored with the step and replayed in the update: they are data. If the policy drew them itself, the old and the new
+log-probability of an action would belong to different masks. Ranks are float32 always: of 23 random bits a four-agent
+team holds a tie about once in 1.4 million draws, of bfloat16's 7 once in twenty.
 """
 
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.view import as_each_viewer_lists
 
-MaskKind = Literal["rank", "none", "dropout", "signed", "floor", "first", "split"]
-"""What ranks do to attention.
-
-    rank      hide lower-ranked peers: the paper
-    none      nothing; nobody is hidden (ablation)
-    dropout   nothing; attention weights are dropped at random (ablation)
-
-The hard mask breaks symmetry by blinding: the top-ranked agent sees nobody it could bump into. Four forms
-that break it and leave every peer visible somewhere:
-
-    signed    nobody is hidden; a learned bias favours higher-ranked peers and disfavours lower-ranked ones
-    floor     lower-ranked peers are damped by a learned amount instead of hidden
-    first     the hard mask in the first block; the second sees everybody
-    split     the hard mask in half of the channels; the other half sees everybody
-"""
-
-HIDDEN = -jnp.inf
+RankHold = int | Literal["episode"]  # steps for which a draw of ranks stays in force
 
 
 def draw_ranks(key: PRNGKeyArray, number_of_agents: int) -> Float32[Array, " agent"]:
@@ -41,10 +23,7 @@ def draw_ranks(key: PRNGKeyArray, number_of_agents: int) -> Float32[Array, " age
 
 
 def hold_ranks(
-    held: Float32[Array, " agent"],
-    fresh: Float32[Array, " agent"],
-    step_of_episode: Int[Array, ""],
-    hold: int | Literal["episode"],
+    held: Float32[Array, " agent"], fresh: Float32[Array, " agent"], step_of_episode: Int[Array, ""], hold: RankHold
 ) -> Float32[Array, " agent"]:
     """The ranks in force at this step: fresh ones every `hold` steps (1 is the paper), or once an episode."""
     due = step_of_episode == 0 if hold == "episode" else step_of_episode % hold == 0
@@ -61,16 +40,9 @@ def rank_mask(ranks: Float32[Array, " agent"]) -> Float[Array, " agent"]:
 
     Equal ranks see each other, so a tie hides nobody and the viewer always sees itself.
     """
-    return jnp.where(ranks >= ranks[0], 0.0, HIDDEN)
+    return jnp.where(ranks >= ranks[0], 0.0, -jnp.inf)
 
 
 def rank_sign(ranks: Float32[Array, " agent"]) -> Float[Array, " agent"]:
     """For one viewer (row 0): 1 for higher-ranked peers, -1 for lower-ranked ones, 0 for itself and ties."""
     return jnp.sign(ranks - ranks[0])
-
-
-def draw_kept_attention(
-    key: PRNGKeyArray, rate: float, blocks: int, tasks: int, agents: int
-) -> Bool[Array, "block task agent"]:
-    """Dropout ablation: which attention weights survive, each with probability 1 - rate."""
-    return jax.random.bernoulli(key, 1.0 - rate, (blocks, tasks, agents))

@@ -1,11 +1,10 @@
 """What one agent sees, and what the critic sees.
 
-Everything a policy may know is in an `AgentView`: one agent, one step, in that agent's own frame,
-unbatched. A team is `jax.vmap` over views; a batch is another `jax.vmap`. Because the policy reads
-nothing else, decentralised execution is true by construction.
+Everything a policy may know is in an `AgentView`: one agent, one step, in that agent's own frame, unbatched. A team
+is `jax.vmap` over views, a batch another one. Nothing else is read: execution is decentralised by construction.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int, Shaped
@@ -25,8 +24,8 @@ class AgentView(NamedTuple):
     """The random numbers heard this step. They may only ever become a term added to attention scores."""
     legal_actions: Bool[Array, " action"] | None = None
     """Which actions the world allows now; None where every action is always legal."""
-    kept_attention: Bool[Array, "block task agent"] | None = None
-    """Dropout ablation only: which attention weights survive this step. Data, so an update can replay it."""
+    noise: Any = None
+    """The random data its policy asked for, such as dropout masks: data, so that an update can replay it."""
 
 
 class TeamView(NamedTuple):
@@ -39,24 +38,20 @@ class TeamView(NamedTuple):
 
 
 def viewer_first(viewer: Int[Array, ""] | int, number_of_agents: int) -> Int[Array, " agent"]:
-    """The order in which `viewer` lists the team: itself, then everybody else by ascending index.
-
-    >>> viewer_first(2, 4).tolist()
-    [2, 0, 1, 3]
-    """
-    others = jnp.arange(number_of_agents - 1)
-    others = jnp.where(others < viewer, others, others + 1)
-    return jnp.concatenate([jnp.asarray(viewer)[None], others])
+    """The order in which `viewer` lists the team: itself, then everybody else by index; 2 of 4: [2, 0, 1, 3]."""
+    return as_each_viewer_lists(jnp.arange(number_of_agents))[viewer]
 
 
 def as_each_viewer_lists(values: Shaped[Array, "agent ..."]) -> Shaped[Array, "viewer agent ..."]:
-    """One value for each agent, listed as every agent would list it, in the order of `viewer_first`.
+    """One value for each agent, the same to all, listed as every agent would list it."""
+    return own_row_first(values[None])
 
-    A choice between two shifted copies, not a gather: XLA fuses it, and views of a thousand teams of four
-    take half the time, of eight thousand a fifth.
-    """
-    size = values.shape[0]
-    listed_before = jnp.arange(size - 1)[None] < jnp.arange(size)[:, None]
-    listed_before = listed_before.reshape(size, size - 1, *[1] * (values.ndim - 1))
-    others = jnp.where(listed_before, values[None, :-1], values[None, 1:])
-    return jnp.concatenate([values[:, None], others], axis=1)
+
+def own_row_first(values: Shaped[Array, "#viewer agent ..."]) -> Shaped[Array, "viewer agent ..."]:
+    """What each viewer (a single row: all of them) says of each agent by index, in the order of `viewer_first`."""
+    size = values.shape[1]
+    own = values[0] if len(values) == 1 else values.reshape(size * size, *values.shape[2:])[:: size + 1]
+    # A choice between two shifted copies, not a gather: XLA fuses it, and views of a thousand teams of four take
+    # half the time, of eight thousand a fifth.
+    listed_before = jnp.expand_dims(jnp.arange(size - 1) < jnp.arange(size)[:, None], range(2, values.ndim))
+    return jnp.concatenate([own[:, None], jnp.where(listed_before, values[:, :-1], values[:, 1:])], axis=1)

@@ -16,34 +16,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from diamond_attention.errors import UserError
-from diamond_attention.learning.ppo import LearnerState, PpoSettings
+from diamond_attention.learning.ppo import PpoState
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs.arrays import CheckpointError, named_arrays
 from diamond_attention.runs.assemble import shape_of_learner
 from diamond_attention.runs.checkpoint import (
-    LARGEST_JSON,
-    CheckpointError,
     best_of,
     list_checkpoints,
     load_checkpoint,
-    named_arrays,
     prune_checkpoints,
     save_checkpoint,
 )
-from diamond_attention.runs.record import create_group, open_run
-from diamond_attention.runs.settings import PolicySettings, Settings
-from diamond_attention.runs.train import load_run
+from diamond_attention.runs.files import LARGEST_JSON
+from diamond_attention.runs.folder import create_group, open_run
+from diamond_attention.runs.restore import load_run
+from diamond_attention.runs.settings import Settings
 
-SETTINGS = Settings(policy=PolicySettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16))
+SETTINGS = Settings(policy=DiamondSettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16))
 UPDATE = 7
 STEP = UPDATE * 16
 
 
 @pytest.fixture(scope="module")
-def shapes() -> LearnerState:
+def shapes() -> PpoState:
     return shape_of_learner(SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def state(shapes) -> LearnerState:
+def state(shapes) -> PpoState:
     """A learner with a different number in every place, so that nothing can be swapped unseen."""
     random = np.random.default_rng(0)
 
@@ -102,7 +103,7 @@ def arrays_of(folder: Path) -> dict[str, np.ndarray]:
     return safetensors.numpy.load_file(tensors(folder))
 
 
-def assert_refused(folder: Path, shapes: LearnerState, *fragments: str) -> None:
+def assert_refused(folder: Path, shapes: PpoState, *fragments: str) -> None:
     """Refused as a whole, in one sentence that names the file."""
     with pytest.raises(CheckpointError) as refusal:
         load_checkpoint(folder, shapes)
@@ -115,9 +116,9 @@ def assert_refused(folder: Path, shapes: LearnerState, *fragments: str) -> None:
         assert fragment in sentence
 
 
-def assert_same_bits(loaded: LearnerState, state: LearnerState) -> None:
+def assert_same_bits(loaded: PpoState, state: PpoState) -> None:
     assert jax.tree.structure(loaded) == jax.tree.structure(state)
-    for (name, mine), (_, yours) in zip(named_arrays(loaded), named_arrays(state), strict=True):
+    for (name, mine), (_, yours) in zip(named_arrays(loaded).items(), named_arrays(state).items(), strict=True):
         mine, yours = np.asarray(mine), np.asarray(yours)
         assert (mine.shape, mine.dtype, mine.tobytes()) == (yours.shape, yours.dtype, yours.tobytes()), name
 
@@ -140,14 +141,14 @@ def test_the_smallest_and_largest_numbers_come_back_bit_for_bit(shapes, state, t
 
 
 def test_every_array_of_the_learner_is_in_the_file_under_its_own_name(saved, state):
-    names = [name for name, _ in named_arrays(state)]
+    names = [name for name, _ in named_arrays(state).items()]
     assert len(set(names)) == len(names) == len(jax.tree.leaves(state))
     assert set(arrays_of(saved)) == set(names)
     # XOR's values are small and not normalised, so there is no scale to keep.
-    assert {name.split(".")[0] for name in names} == set(LearnerState._fields) - {"value_scale"}
+    assert {name.split(".")[0] for name in names} == set(PpoState._fields) - {"value_scale"}
 
 
-def save_scored(folder: Path, state: LearnerState, scores: list[float | None]) -> list[int]:
+def save_scored(folder: Path, state: PpoState, scores: list[float | None]) -> list[int]:
     """One checkpoint for each score, pruned after each as in training; the updates that are left."""
     for update, score in enumerate(scores, 1):
         saved = state._replace(update=np.asarray(update, np.int32))
@@ -337,7 +338,7 @@ def test_values_that_are_not_finite_are_refused_even_if_the_digest_fits(part, va
 
 
 def test_a_checkpoint_of_another_width_is_refused(good):
-    wider = shape_of_learner(Settings(policy=PolicySettings(width=10), ppo=SETTINGS.ppo))
+    wider = shape_of_learner(Settings(policy=DiamondSettings(width=10), ppo=SETTINGS.ppo))
     assert_refused(good, wider, "of another run")
 
 
@@ -539,7 +540,7 @@ def test_a_mutated_checkpoint_is_refused_or_still_the_same(
             assert np.all(np.isfinite(leaf))
 
 
-def loaded_or_refused(folder: Path, shapes: LearnerState) -> tuple[LearnerState | None, str | None]:
+def loaded_or_refused(folder: Path, shapes: PpoState) -> tuple[PpoState | None, str | None]:
     try:
         return load_checkpoint(folder, shapes), None
     except CheckpointError as refusal:

@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diamond_attention.actions import Categorical, ChooseTask, Continuous, Gaussian
-from diamond_attention.attention import ChoiceBlock, DiamondBlock, presence_term, softmax_or_zero
-from diamond_attention.critics import CommonCritic
-from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
-from diamond_attention.ranks import draw_kept_attention, draw_ranks, hear_ranks, hold_ranks, rank_mask, rank_sign
+from diamond_attention.actions import ChooseTask, Continuous
+from diamond_attention.attention import DiamondBlock, presence_term, softmax_or_zero
+from diamond_attention.distributions.categorical import Categorical
+from diamond_attention.distributions.gaussian import Gaussian
+from diamond_attention.policies.critics import CommonCritic
+from diamond_attention.policies.diamond import DiamondPolicy
+from diamond_attention.policies.diamond_weights import BLOCKS
+from diamond_attention.policies.heads.continuous import ChoiceBlock
+from diamond_attention.ranks import draw_ranks, hear_ranks, hold_ranks, rank_mask, rank_sign
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists, viewer_first
 
 INFINITY = jnp.inf
 AGENT_FEATURES, TASK_FEATURES, WIDTH = 3, 2, 8
 WITHOUT_BLINDING = ["signed", "floor", "first", "split"]
+EVERY_MASK = pytest.mark.parametrize(
+    "mask", [pytest.param("rank", marks=pytest.mark.optimised), "none", *WITHOUT_BLINDING]
+)
 
 
 def random_view(key, agents: int, tasks: int, absent_agents: int = 0, absent_tasks: int = 0) -> AgentView:
@@ -50,7 +57,8 @@ def test_every_viewer_lists_the_team_itself_first(agents, features):
     values = np.random.default_rng(0).normal(size=(agents, *features)).astype(np.float32)
     listed = as_each_viewer_lists(jnp.asarray(values))
     for viewer in range(agents):
-        np.testing.assert_array_equal(listed[viewer], values[np.asarray(viewer_first(viewer, agents))])
+        others = [other for other in range(agents) if other != viewer]
+        np.testing.assert_array_equal(listed[viewer], values[[viewer, *others]])
 
 
 def test_mask_of_three_agents_worked_by_hand():
@@ -147,9 +155,9 @@ def test_softmax_equals_the_library_where_nothing_is_hidden(seed):
     np.testing.assert_allclose(softmax_or_zero(scores), jax.nn.softmax(scores, axis=-1), atol=1e-6)
 
 
-@pytest.mark.parametrize("mask", ["rank", "none", *WITHOUT_BLINDING])
+@EVERY_MASK
 def test_the_order_of_peers_changes_nothing(mask):
-    policy = policy_with(mask)
+    policy = eqx.filter_jit(policy_with(mask))
     view = random_view(jax.random.key(1), agents=5, tasks=4)
     order = jnp.array([0, 3, 1, 4, 2])
     moved = view._replace(agents=view.agents[order], ranks=view.ranks[order])
@@ -159,9 +167,9 @@ def test_the_order_of_peers_changes_nothing(mask):
     np.testing.assert_allclose(moved_weights[0], weights[0][:, order], atol=1e-6)
 
 
-@pytest.mark.parametrize("mask", ["rank", "none", *WITHOUT_BLINDING])
+@EVERY_MASK
 def test_the_order_of_tasks_only_reorders_the_choices(mask):
-    policy = policy_with(mask)
+    policy = eqx.filter_jit(policy_with(mask))
     view = random_view(jax.random.key(2), agents=4, tasks=5)
     order = jnp.array([4, 2, 0, 1, 3])
     before, _ = policy(view)
@@ -169,9 +177,9 @@ def test_the_order_of_tasks_only_reorders_the_choices(mask):
     np.testing.assert_allclose(after.logits, before.logits[order], atol=1e-5)
 
 
-@pytest.mark.parametrize("mask", ["rank", "none", *WITHOUT_BLINDING])
+@EVERY_MASK
 def test_absent_agents_and_tasks_change_nothing(mask):
-    policy = policy_with(mask)
+    policy = eqx.filter_jit(policy_with(mask))
     view = random_view(jax.random.key(3), agents=6, tasks=5, absent_agents=3, absent_tasks=2)
     small = AgentView(view.agents[:3], view.tasks[:3], view.agent_present[:3], view.task_present[:3], view.ranks[:3])
     padded, padded_weights = policy(view)
@@ -182,8 +190,9 @@ def test_absent_agents_and_tasks_change_nothing(mask):
     np.testing.assert_array_equal(padded_weights[0][:, 3:], 0)
 
 
+@pytest.mark.optimised
 def test_a_hidden_peer_cannot_influence_the_viewer():
-    policy = policy_with("rank")
+    policy = eqx.filter_jit(policy_with("rank"))
     view = random_view(jax.random.key(4), agents=3, tasks=3)._replace(ranks=jnp.float32([0.5, 0.1, 0.9]))
     changed = view._replace(agents=view.agents.at[1].add(100.0))
     np.testing.assert_array_equal(policy(changed)[0].logits, policy(view)[0].logits)
@@ -288,16 +297,15 @@ def test_any_team_size_out():
 def test_dropout_masks_are_replayed_from_the_view():
     policy = policy_with("dropout")
     view = random_view(jax.random.key(9), agents=3, tasks=3)
-    first, second = (
-        view._replace(kept_attention=draw_kept_attention(jax.random.key(k), 0.5, BLOCKS, 3, 3)) for k in (0, 1)
-    )
-    np.testing.assert_array_equal(policy(first)[0].logits, policy(first)[0].logits)
-    assert not np.array_equal(policy(first)[0].logits, policy(second)[0].logits)
-    weights = policy(first)[1][0]
-    np.testing.assert_array_equal(weights[~first.kept_attention[0]], 0)
-    everything = view._replace(kept_attention=jnp.ones((BLOCKS, 3, 3), bool))
+    alone = jax.tree.map(lambda x: x[None], view)  # a team of one view
+    first, second = (jax.tree.map(lambda x: x[0], policy.draw(alone, jax.random.key(k))) for k in (0, 1))
+    assert first.noise.shape == (BLOCKS, 3, 3)
     # Survivors are scaled up, so that the expectation over masks is the weight without dropout.
-    np.testing.assert_allclose(policy(everything)[1][0], policy(view)[1][0] / (1 - policy.dropout_rate), rtol=1e-5)
+    scaled_up = policy(view)[1][0] / (1 - policy.dropout_rate)
+    for masked in (first, second):
+        np.testing.assert_allclose(policy(masked)[1][0], jnp.where(masked.noise[0], scaled_up, 0), rtol=1e-5)
+    assert not np.array_equal(first.noise[0], second.noise[0])
+    assert not np.array_equal(policy(first)[0].logits, policy(second)[0].logits)
 
 
 def test_the_critic_does_not_know_any_order_or_padding():

@@ -3,24 +3,31 @@
 import csv
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond_attention import PolicySettings, Settings, TeamSize, evaluate, speed, train
+from diamond_attention import PolicySettings, Settings, TeamSize, evaluate, train
+from diamond_attention.actions import random_actions
+from diamond_attention.bench import report, simulation, timing, training
 from diamond_attention.command_line import run_command
 from diamond_attention.evaluation import evaluate as evaluation
+from diamond_attention.evaluation import vmas_bridge
 from diamond_attention.evaluation.statistics import score_interval
-from diamond_attention.learning.ppo import PpoSettings
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import MASKS
+from diamond_attention.policies.kind import described_by_its_name
+from diamond_attention.policies.registry import POLICIES
 from diamond_attention.reports import tables
-from diamond_attention.reports.names import place_of
 from diamond_attention.runs import presets
-from diamond_attention.runs.record import create_group, open_run, read_rows
-from diamond_attention.runs.settings import padded
-from diamond_attention.runs.train import load_policy, load_run
-from diamond_attention.worlds import vmas_bridge
+from diamond_attention.runs.bundle import load_policy
+from diamond_attention.runs.files import read_rows
+from diamond_attention.runs.folder import create_group, open_run
+from diamond_attention.runs.restore import load_run
+from diamond_attention.runs.sizes import padded
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Physics
 from diamond_attention.worlds.spread import Spread
@@ -99,7 +106,7 @@ def test_the_table_reports_the_return_of_an_agent_and_the_measures(spread, capsy
     for heading in ("R greedy π*", "R sampled π", "collisions π*/π", "covered π*/π"):
         assert heading in headings
     assert "simulator" not in headings
-    assert "floor" not in headings
+    assert "chance" not in headings
     json.dumps(tables.as_json(lines))
 
 
@@ -134,12 +141,21 @@ def test_a_simulator_is_named_where_it_matters_and_kept_apart(spread):
     assert "| simulator |" in tables.as_markdown(lines)
 
 
-def test_a_kind_of_mask_the_tables_do_not_know_is_listed_last_under_its_name(spread):
-    evaluate(spread[0], episodes=1)
-    (line, *_) = tables.table_lines(spread[:1])
-    strange, known = replace(line, mask="strange"), replace(line, mask="none")
-    assert [row[0] for row in tables.text_rows([known, strange])] == ["no mask", "strange"]
-    assert place_of("none") < place_of("signed") < place_of("strange")
+@dataclass(frozen=True)
+class Strange:
+    kind: str = "strange"
+
+
+def test_a_kind_of_policy_the_tables_do_not_know_is_listed_last_under_its_name(spread, monkeypatch):
+    rows = evaluate(spread[0], episodes=1)
+    monkeypatch.setitem(POLICIES, "strange", POLICIES["diamond"]._replace(describe=described_by_its_name))
+    strange, known = (
+        replace(spread[0], settings=replace(spread[0].settings, policy=policy))
+        for policy in (Strange(), PolicySettings(width=4, mask="none"))
+    )
+    lines = tables.table_lines([strange, known], {spread[0].path: rows})
+    assert [row[0] for row in tables.text_rows(lines)] == ["no mask", "strange"]
+    assert MASKS["none"].place < MASKS["signed"].place < lines[-1].place
 
 
 def test_rows_from_before_there_were_simulators_are_read_but_not_mixed(spread, tmp_path, capsys):
@@ -209,20 +225,19 @@ def test_a_checkpoint_of_another_world_is_refused(spread, tmp_path, capsys):
 def test_bench_of_a_particle_world_measures_all_four(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(presets.PRESETS, "small", ("small", SMALL))
     monkeypatch.setattr(vmas_bridge, "Environment", None)
-    monkeypatch.setattr(speed, "ENVS", {"cpu": (8, 16)})
-    monkeypatch.setattr(speed, "SECONDS_A_TURN", 0.01)
-    monkeypatch.setattr(speed, "SECONDS_OF_UPDATES", 0.01)
+    monkeypatch.setattr(report, "ENVS", {"cpu": (8, 16)})
+    monkeypatch.setattr(timing, "SECONDS_A_TURN", 0.01)
+    monkeypatch.setattr(training, "SECONDS_OF_UPDATES", 0.01)
     assert run_command(["bench", "small", "--to", str(tmp_path / "b.json")]) == 0
     measured = json.loads((tmp_path / "b.json").read_text())
     assert [row["envs"] for row in measured["simulation"]] == [8, 16]
-    assert all(row["steps_per_second"] > 0 and row["times_vmas"] is None for row in measured["simulation"])
-    assert all(row["steps_per_second_with_views"] > 0 for row in measured["simulation"])
+    assert all(row["vmas_steps_per_second"] is row["times_vmas"] is None for row in measured["simulation"])
     assert measured["vmas"].startswith("left out")
     assert [row["seeds"] for row in measured["training"]] == [1]
-    assert measured["training"][0]["updates_timed"] >= 3
-    parts = measured["parts"]
-    assert parts["simulation_seconds"] > 0
-    assert parts["rollout_seconds"] > 0
+    trained, parts = measured["training"][0], measured["parts"]
+    assert trained["updates_timed"] >= 3
+    assert trained["steps_per_second"] == pytest.approx(4 * 2 * trained["updates_per_second"])
+    assert parts["epochs_seconds"] == pytest.approx(max(0.0, parts["update_seconds"] - parts["rollout_seconds"]))
     assert [row["agents"] for row in measured["decisions"]] == [4, 16, 64]
     assert all(0 < row["median_milliseconds"] < 10 for row in measured["decisions"])
     printed = capsys.readouterr().out
@@ -232,16 +247,19 @@ def test_bench_of_a_particle_world_measures_all_four(tmp_path, monkeypatch, caps
 
 
 def test_vmas_is_left_out_of_a_bench_with_a_reason(monkeypatch):
-    assert "no world food" in speed.vmas_used(Food())
+    assert "no world food" in simulation.vmas_used(Food())
     monkeypatch.setattr(vmas_bridge, "Environment", None)
-    assert "not installed" in speed.vmas_used(Spread())
+    assert "not installed" in simulation.vmas_used(Spread())
 
 
 def test_a_world_of_choices_is_given_only_legal_ones():
     """Three players of three actions in room for five: nobody picks a task that is not there."""
     world = Xor(max_agents=5, max_tasks=5)
     state = world.reset(jax.random.key(0), TeamSize(3, 3))
-    actions = jax.vmap(lambda key: speed.random_actions(world, state, key))(jax.random.split(jax.random.key(1), 200))
+    views = world.views(state, jnp.zeros(5))
+    actions = jax.vmap(lambda key: random_actions(world.action_kind, views, key))(
+        jax.random.split(jax.random.key(1), 200)
+    )
     assert set(np.unique(actions)) == {0, 1, 2}
 
 
@@ -249,13 +267,14 @@ def test_sizes_played_side_by_side_are_the_episodes_played_alone(spread, monkeyp
     policy = load_policy(spread[0])[0]
     world = padded(spread[0].settings.world, [TeamSize(5, 5)])
     sizes = [TeamSize(2, 2), TeamSize(5, 5)]
-    together = evaluation.play_sizes(world, policy, sizes, 3, jax.random.key(0))
+    conditions = evaluation.Conditions(world, greedy=False)
+    together = evaluation.play_sizes(conditions, policy, sizes, 3, jax.random.key(0))
     for size, played in zip(sizes, together, strict=True):
         alone = evaluation.play_episodes(world, policy, size, 3, jax.random.key(0))
         np.testing.assert_allclose(played["return"], alone["return"], rtol=1e-3)
     # More episodes than fit a batch: the rest of the last batch is left out.
     monkeypatch.setattr(evaluation, "EPISODES_AT_ONCE", 4)
-    split = evaluation.play_sizes(world, policy, sizes, 3, jax.random.key(0))
+    split = evaluation.play_sizes(conditions, policy, sizes, 3, jax.random.key(0))
     for one, other in zip(split, together, strict=True):
         np.testing.assert_allclose(one["return"], other["return"], rtol=1e-3)
 
@@ -283,7 +302,7 @@ def test_a_critic_comes_with_the_scale_of_its_values(tmp_path):
     normalised = replace(SMALL, ppo=replace(SMALL.ppo, normalise_values=True))
     (source,) = train(normalised, [0], tmp_path / "source")
     theirs = load_run(source)[0]
-    assert float(theirs.value_scale.weight) > 0
+    assert float(theirs.value_scale.weight) == pytest.approx(1 - 0.9**2)  # two updates, a tenth of it new in each
     (same,) = train(normalised, [0], tmp_path / "same", from_run=source.path)
     begun = load_run(same, "0")[0]
     assert float(begun.value_scale.mean) == float(theirs.value_scale.mean)

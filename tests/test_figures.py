@@ -3,23 +3,28 @@
 import json
 import shutil
 import stat
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from PIL import Image
 
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
-from diamond_attention.reports import figures, gif, movie, scores, snapshots
-from diamond_attention.reports.anchors import anchors
-from diamond_attention.reports.recording import record, size_to_show
+from diamond_attention.evaluation.recording import record, size_to_show
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.reports import figures, films, gif, scores, snapshots
+from diamond_attention.reports.anchors import anchors, programmed_team
+from diamond_attention.reports.scenes import TokenScene, scene_of
 from diamond_attention.runs.assemble import begin_learning
 from diamond_attention.runs.checkpoint import save_checkpoint
-from diamond_attention.runs.record import append_rows, create_group, find_runs, open_run
-from diamond_attention.runs.settings import PolicySettings, Settings
+from diamond_attention.runs.files import append_rows
+from diamond_attention.runs.folder import create_group, find_runs, open_run
+from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.spread import Spread
@@ -34,7 +39,7 @@ def folder(tmp_path_factory):
     """Two seeds of every world with weights as they begin: nothing here depends on what was learned."""
     folder = tmp_path_factory.mktemp("runs")
     for world in (Spread(), Food(), Xor()):
-        settings = Settings(world=world, agents="3", policy=PolicySettings(width=8))
+        settings = Settings(world=world, agents="3", policy=DiamondSettings(width=8))
         for run in create_group(folder / world.name, "", settings, [0, 1], overwrite=False):
             save_checkpoint(run.checkpoints, begin_learning(settings, run.seed), step=0, score=None)
             rows = [{"update": i, "step": 128 * i, "return": value} for i, value in enumerate(CURVES[run.seed], 1)]
@@ -51,7 +56,7 @@ def copies(folder, tmp_path):
 @pytest.fixture(scope="module")
 def recording(folder):
     run = find_runs([folder / "spread"])[0]
-    return record(run, size_to_show(run, agents=4), steps=12, seed=3)
+    return record(run, size_to_show(run, run.settings.world, agents=4), steps=12, seed=3)
 
 
 @pytest.fixture
@@ -87,11 +92,14 @@ def with_other_mask(run_folder: Path, mask: str) -> None:
 def test_hidden_peers_have_no_weight_and_rows_sum_to_one(recording):
     for frame in range(recording.frames):
         for viewer in range(4):
-            weights, visible = recording.weights[frame, viewer], recording.visible(frame, viewer)
-            assert (weights[:, ~visible] == 0).all()
-            assert (weights[:, visible] > 0).all()
-            assert visible.sum() == recording.places[frame, viewer]
-            np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-5)
+            for block, of_block in enumerate(recording.weights):
+                weights, visible = of_block[frame, viewer], recording.visible(frame, viewer, block)
+                assert (weights[:, ~visible] == 0).all()
+                assert (weights[:, visible] > 0).all()
+                assert visible.sum() == recording.places[frame, viewer]
+                np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-5)
+    assert len(recording.weights) == 2  # the third block weighs tasks against each other
+    np.testing.assert_allclose(recording.choices.sum(axis=-1), 1, atol=1e-5)
 
 
 def test_frames_run_from_the_start_to_the_end_and_ranks_are_drawn_anew(recording):
@@ -106,8 +114,8 @@ def test_frames_run_from_the_start_to_the_end_and_ranks_are_drawn_anew(recording
 def test_without_a_mask_nobody_is_hidden(copies):
     with_other_mask(copies / "spread", "none")
     run = find_runs([copies / "spread"])[0]
-    watched = record(run, size_to_show(run), steps=2)
-    assert (watched.weights > 0).all()
+    watched = record(run, size_to_show(run, run.settings.world), steps=2)
+    assert all((weights > 0).all() for weights in watched.weights)
     assert watched.visible(0, 0).all()
 
 
@@ -124,12 +132,10 @@ def test_without_a_mask_nobody_is_hidden(copies):
     ],
 )
 def test_the_size_shown_is_the_one_meant(folder, trained, asked, shown):
-    from dataclasses import replace
-
     run = find_runs([folder / "food"])[0]
     agents, tasks = trained
     run = replace(run, settings=replace(run.settings, agents=agents, tasks=tasks))
-    assert size_to_show(run, *asked) == TeamSize(*shown)
+    assert size_to_show(run, run.settings.world, *asked) == TeamSize(*shown)
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -171,8 +177,12 @@ def test_team_size_shows_means_over_seeds_both_simulators_and_the_oracles(copies
     (axes,) = drawn["team_size.png"].axes
     lines = {line.get_label(): line.get_ydata() for line in axes.lines}
     np.testing.assert_allclose(lines["rank mask"], [-150, -225, -600])
-    oracle = anchors(Spread(), "assigned")
-    np.testing.assert_allclose(lines["PD + Hungarian"], [oracle[n, n].mean for n in (2, 3, 8)])
+    label, oracle = programmed_team(Spread())
+    assert oracle in (anchors(Spread(), "assigned"), anchors(Spread(), "avoiding"))
+    np.testing.assert_allclose(lines[label], [oracle[n, n].mean for n in (2, 3, 8)])
+    np.testing.assert_allclose(
+        lines["bound (nobody brakes or collides)"], [anchors(Spread(), "bound")[n, n].mean for n in (2, 3, 8)]
+    )
     assert {line.get_linestyle() for line in axes.lines} >= {"-", "--"}
     assert "dashed: our own physics" in axes.get_title()
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "3\ntrained", "8"]
@@ -236,7 +246,7 @@ def test_the_heatmap_has_mean_and_spread_over_episodes_and_the_oracle_beside_it(
     assert "2 training seeds, 2 episodes each" in ours.get_title()
     assert [text.get_text() for text in ours.texts] == ["−44\n±4", "−84\n±4", "−84\n±4", "−164\n±4"]
     assert len(oracle.texts) == 4
-    assert oracle.images[0].get_array()[1, 0] == pytest.approx(anchors(Food(), "assigned")[2, 4].mean)
+    assert oracle.images[0].get_array()[1, 0] == pytest.approx(programmed_team(Food())[1][2, 4].mean)
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -301,6 +311,7 @@ def test_runs_with_other_settings_have_learning_curves_of_their_own(folder, draw
 def test_a_movie_has_a_frame_a_step_and_stays_small(folder, tmp_path, capsys):
     to = tmp_path / "new" / "food.gif"
     options = ["--agents", "5", "--tasks", "2", "--steps", "20", "--to", str(to), "--frames-per-second", "10"]
+    options += ["--quiet"]
     assert run_command(["watch", str(folder / "food"), *options]) == 0
     assert capsys.readouterr().out.strip() == str(to)
     with Image.open(to) as film:
@@ -312,13 +323,35 @@ def test_a_movie_has_a_frame_a_step_and_stays_small(folder, tmp_path, capsys):
         last = np.asarray(film.convert("RGB")).astype(int)
     assert to.stat().st_size < 21 * 20_000
     run = find_runs([folder / "food"])[0]
-    stage = movie._Stage(record(run, TeamSize(5, 2), steps=20))
-    apart = [np.abs(np.asarray(stage.picture(frame)).astype(int) - last).mean() for frame in range(21)]
+    stage = films._Stage(record(run, TeamSize(5, 2), steps=20))
+    apart = [np.abs(np.asarray(stage[frame]).astype(int) - last).mean() for frame in range(21)]
     assert apart[20] < min(0.5, *apart[:20])  # put together from differences, the last frame is the last and no other
     still = tmp_path / "food.png"
     assert run_command(["watch", str(folder / "food"), *options[:6], "--to", str(still)]) == 0
     with Image.open(still) as picture:
-        assert picture.size == (2 * last.shape[1], 2 * last.shape[0])
+        assert picture.size == (round(1.6 * last.shape[1]), round(1.6 * last.shape[0]))
+
+
+def test_a_world_without_a_scene_of_its_own_is_drawn_as_agents_tasks_and_lines(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["watch", str(folder / "xor"), "--agents", "4", "--quiet"]) == 0
+    with Image.open("xor.gif") as film:
+        assert film.n_frames == 2  # a game of one step: before it, and after
+    assert run_command(["watch", str(folder / "xor"), "--to", "xor.png", "--sampled", "--quiet"]) == 0
+    run = find_runs([folder / "xor"])[0]
+    watched = record(run, TeamSize(4, 5))
+    assert scene_of(run.settings.world) is TokenScene
+    axes = figures.plt.figure().add_axes((0, 0, 1, 1))
+    scene = scene_of(run.settings.world)(axes, watched, names=False, text_size=9)
+    scene.show(0)
+    (lines,) = (collection for collection in axes.collections if isinstance(collection, LineCollection))
+    # Every agent to every task, as dark as its weight.
+    np.testing.assert_allclose(lines.get_colors()[:, 3], watched.choices[0].ravel(), atol=1e-6)
+    np.testing.assert_allclose(watched.choices.sum(axis=-1), 1, atol=1e-5)
+    texts = [text.get_text() for text in axes.texts]
+    assert [text for text in texts if text.isdigit()][-4:] == [str(place) for place in watched.places[0]]
+    assert {"agents", "actions"} <= set(texts)
+    assert "action" in scene.legend
 
 
 @pytest.mark.parametrize(
@@ -331,7 +364,6 @@ def test_a_movie_has_a_frame_a_step_and_stays_small(folder, tmp_path, capsys):
         ("spread", ["--steps", "0"], "--steps is 0"),
         ("spread", ["--frames-per-second", "0"], "--frames-per-second is 0"),
         ("spread", ["--seed", "-1"], "--seed is -1"),
-        ("xor", [], "no picture of the world 'xor'"),
         ("nowhere", [], "holds no run"),
     ],
 )
@@ -349,21 +381,30 @@ def test_what_cannot_be_filmed_is_one_sentence_and_status_2(
 def test_mp4_needs_ffmpeg_and_then_hands_it_every_frame(folder, tmp_path, monkeypatch, capsys):
     to = tmp_path / "film.mp4"
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)  # as if the extra were not installed
     assert run_command(["watch", str(folder / "spread"), "--to", str(to)]) == 2
     assert "write a .gif instead" in capsys.readouterr().err
     ffmpeg = tmp_path / "ffmpeg"
     ffmpeg.write_text(f"#!/bin/sh\n/bin/cat > {to}\n")
     ffmpeg.chmod(ffmpeg.stat().st_mode | stat.S_IXUSR)
     assert run_command(["watch", str(folder / "spread"), "--to", str(to), "--steps", "3"]) == 0
-    width, height = (round(inches * movie.DOTS) for inches in movie.INCHES)
+    width, height = films._Stage(record(find_runs([folder / "spread"])[0], TeamSize(3, 3), steps=1))[0].size
     assert width % 2 == height % 2 == 0
-    assert to.stat().st_size == 4 * width * height * 4  # four frames of four bytes a pixel
+    assert to.stat().st_size == 4 * width * height * 3  # four frames of three bytes a pixel
     ffmpeg.write_text("#!/bin/sh\nexit 1\n")
     assert run_command(["watch", str(folder / "spread"), "--to", str(to), "--steps", "3"]) == 2
+
+
+def test_the_extra_brings_an_ffmpeg_of_its_own(folder, tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    to = tmp_path / "film.mp4"
+    assert run_command(["watch", str(folder / "spread"), "--to", str(to), "--steps", "3", "--quiet"]) == 0
+    assert to.read_bytes()[4:8] == b"ftyp"
 
 
 def test_an_unwritable_place_is_named(folder, tmp_path):
     run = open_run(folder / "spread" / "seed_0")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        movie.draw_movie(run, TeamSize(3, 3), tmp_path / "file" / "film.gif", steps=1)
+        films.draw_film(run, TeamSize(3, 3), tmp_path / "file" / "film.gif", steps=1)

@@ -1,4 +1,4 @@
-"""benchmarks/gpu_program.py counts kernels and bytes; here on a program small enough to count by hand."""
+"""experiments/gpu_program.py counts kernels and bytes; here on a program small enough to count by hand."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ ENTRY %main (a: f32[8,4]) -> (f32[8,4]) {
 
 
 def test_kernels_and_bytes_of_a_loop_are_counted(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "experiments")
     import gpu_program
 
     copies = "".join(f"  %y{i} = f32[8,4]{{1,0}} copy(%x)\n" for i in range(20))

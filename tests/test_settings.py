@@ -14,17 +14,19 @@ import jax
 import numpy as np
 import pytest
 
-from diamond_attention.command_line import parse_seeds, run_command
+from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
-from diamond_attention.learning.ppo import PpoSettings
-from diamond_attention.ranks import MaskKind
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import DiamondSettings, MaskKind
 from diamond_attention.runs.assemble import shape_of_learner
 from diamond_attention.runs.checkpoint import save_checkpoint
+from diamond_attention.runs.folder import create_group, open_run
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.record import create_group, open_run
-from diamond_attention.runs.settings import FORMAT, PolicySettings, Settings, from_json, parse_sizes, to_json
-from diamond_attention.worlds import WORLDS
+from diamond_attention.runs.seeds import parse_seeds
+from diamond_attention.runs.settings import FORMAT, Settings, from_json, to_json
+from diamond_attention.runs.sizes import parse_sizes
 from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.registry import WORLDS
 from diamond_attention.worlds.xor import Xor
 
 MASKS = ", ".join(get_args(MaskKind))
@@ -33,7 +35,7 @@ UNUSUAL = Settings(
     agents="2:4",
     tasks="4,8",
     rank_hold="episode",
-    policy=PolicySettings(width=8, mask="dropout", dropout_rate=0.25, dropout_at_execution=False),
+    policy=DiamondSettings(width=8, mask="dropout", dropout_rate=0.25, dropout_at_execution=False),
     ppo=PpoSettings(
         envs=8,
         steps=3,
@@ -94,8 +96,9 @@ def test_every_setting_of_the_unusual_ones_differs_from_its_default():
     for name, value in to_json(UNUSUAL).items():
         if isinstance(value, dict):
             same = [field for field in value if value[field] == default[name][field]]
-            assert same == (["name"] if name == "world" else [])
-        else:
+            # What has no other value yet: one kind of policy, one method.
+            assert same == {"world": ["name"], "policy": ["kind"]}.get(name, [])
+        elif name != "method":
             assert value != default[name]
 
 
@@ -171,7 +174,7 @@ def test_something_that_is_no_settings_file_is_refused(values):
 def test_a_world_is_looked_up_and_never_imported(name):
     assert refusal(written(Settings(), world__name=name)) == (
         f"the run's world is {name!r}, which is not one of {', '.join(WORLDS)}; "
-        "a run on your own world is opened from Python, with world=…"
+        "if it is your own, name the file that registers it: --with FILE.py."
     )
 
 
@@ -191,17 +194,17 @@ def test_a_team_size_given_as_a_number_from_python_can_be_read_back():
 @pytest.mark.parametrize(
     ("group", "changes", "sentence"),
     [
-        (PolicySettings, {"width": 1}, "policy.width is 1; it must be at least 2."),
-        (PolicySettings, {"mask": "all"}, f"policy.mask is 'all'; it must be one of {MASKS}."),
-        (PolicySettings, {"dropout_rate": 1.0}, "policy.dropout_rate is 1.0; it must be at least 0 and below 1."),
-        (PolicySettings, {"dropout_rate": -0.1}, "policy.dropout_rate is -0.1; it must be at least 0 and below 1."),
+        (DiamondSettings, {"width": 1}, "policy.width is 1; it must be at least 2."),
+        (DiamondSettings, {"mask": "all"}, f"policy.mask is 'all'; it must be one of {MASKS}."),
+        (DiamondSettings, {"dropout_rate": 1.0}, "policy.dropout_rate is 1.0; it must be at least 0 and below 1."),
+        (DiamondSettings, {"dropout_rate": -0.1}, "policy.dropout_rate is -0.1; it must be at least 0 and below 1."),
         (
-            PolicySettings,
+            DiamondSettings,
             {"dropout_rate": math.nan},
             "policy.dropout_rate is nan; it must be at least 0 and below 1.",
         ),
         (
-            PolicySettings,
+            DiamondSettings,
             {"mask": "dropout", "dropout_rate": 0.0},
             "policy.mask is dropout and policy.dropout_rate is 0, which hides nothing; "
             "raise the rate or use policy.mask none.",
@@ -326,7 +329,7 @@ def test_of_a_range_only_the_pairs_that_can_be_played_are_kept():
 @pytest.fixture(scope="module")
 def tiny_group(tmp_path_factory) -> Path:
     """A run that was never trained but has a checkpoint: enough to refuse what cannot be done with it."""
-    settings = Settings(policy=PolicySettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16))
+    settings = Settings(policy=DiamondSettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16))
     folder = tmp_path_factory.mktemp("runs") / "group"
     (run,) = create_group(folder, "xor", settings, [0], overwrite=False)
     state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shape_of_learner(settings))
@@ -347,7 +350,7 @@ def rewrite(run: Path, **changes) -> None:
 def test_a_run_opens_with_the_settings_it_was_made_with(run):
     opened = open_run(run)
     assert (opened.preset, opened.seed, opened.group_seeds) == ("xor", 0, (0,))
-    assert opened.settings == Settings(policy=PolicySettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16))
+    assert opened.settings == Settings(policy=DiamondSettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16))
 
 
 @pytest.mark.parametrize(
@@ -480,7 +483,7 @@ def test_what_can_be_put_right_is_one_sentence_and_status_2_before_anything_runs
         ("evaluate {run} --seed=-1", "--seed is -1; it must lie between 0 and 4294967295\\."),
         ("figure {run} --seed=-1", "--seed is -1; it must lie between 0 and 4294967295\\."),
         ("figure {run} --seed 4294967296", "--seed is 4294967296; it must lie between 0 and 4294967295\\."),
-        ("evaluate {run} --dropout on", "--dropout was given, but .* was trained with policy.mask rank\\."),
+        ("evaluate {run} --dropout on", "--dropout was given, but policy\.mask is rank\\."),
         ("evaluate {run} --players 3 --actions 2", "players is 3 and actions is 2: XOR needs"),
         ("evaluate {run} --players x", "--agents is 'x'; write a number, a range such as 2:8"),
         ("table {run}", "these runs have no evaluated episodes yet; run `diamond evaluate` on them first\\."),
@@ -575,7 +578,7 @@ def test_seeds_are_read_as_numbers_ranges_and_lists(text, seeds):
 
 def test_an_older_format_is_migrated_step_by_step(tmp_path, monkeypatch):
     """Format 0 called the team sizes players; its migration renames them and the run opens."""
-    from diamond_attention.runs import record
+    from diamond_attention.runs import folder
     from diamond_attention.runs.settings import Settings, to_json
 
     def rename(values):
@@ -583,18 +586,18 @@ def test_an_older_format_is_migrated_step_by_step(tmp_path, monkeypatch):
         settings["agents"] = settings.pop("players")
         return {**values, "settings": settings}
 
-    monkeypatch.setitem(record.MIGRATIONS, 0, rename)
+    monkeypatch.setitem(folder.MIGRATIONS, 0, rename)
     settings = to_json(Settings(agents="3"))
     settings["players"] = settings.pop("agents")
     described = {"format": 0, "preset": "xor", "seed": 0, "group_seeds": [0], "settings": settings}
     (tmp_path / "settings.json").write_text(json.dumps(described))
-    assert record.open_run(tmp_path).settings == Settings(agents="3")
+    assert folder.open_run(tmp_path).settings == Settings(agents="3")
 
 
 def test_a_run_on_a_world_of_ones_own_keeps_that_worlds_settings(tmp_path):
     from dataclasses import dataclass
 
-    from diamond_attention.runs import record
+    from diamond_attention.runs import folder
     from diamond_attention.runs.settings import Settings
     from diamond_attention.worlds.xor import Xor
 
@@ -603,7 +606,7 @@ def test_a_run_on_a_world_of_ones_own_keeps_that_worlds_settings(tmp_path):
         reach: float = 0.1
         name = "own"
 
-    (run,) = record.create_group(tmp_path / "group", "", Settings(world=Own(reach=0.5)), [0], overwrite=False)
-    (opened,) = record.find_runs([str(tmp_path / "group")], world=Own())
+    (run,) = folder.create_group(tmp_path / "group", "", Settings(world=Own(reach=0.5)), [0], overwrite=False)
+    (opened,) = folder.find_runs([str(tmp_path / "group")], world=Own())
     assert opened.settings.world == Own(reach=0.5)
     assert opened == run

@@ -3,20 +3,25 @@
 import dataclasses
 import json
 import os
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
-from diamond_attention.learning.ppo import PpoSettings
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.anchors import anchors
-from diamond_attention.runs.record import find_runs, open_run, shipped_policies
-from diamond_attention.runs.settings import PolicySettings, Settings
-from diamond_attention.runs.train import export_policy, load_policy, load_run, resume, train
+from diamond_attention.runs.bundle import export_policy, load_policy
+from diamond_attention.runs.folder import find_runs, open_run, shipped_policies
+from diamond_attention.runs.restore import load_run
+from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.train import resume, train
 
-TINY = Settings(policy=PolicySettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16), total_steps=32)
+TINY = Settings(policy=DiamondSettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16), total_steps=32)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,8 @@ def test_an_exported_policy_plays_as_the_run_does(trained, tmp_path):
     assert exported.environment == trained.environment
     ours, theirs = (evaluate(run, episodes=20, play=["sampled"]) for run in (exported, trained))
     assert ours == theirs
-    size = sum(file.stat().st_size for file in (tmp_path / "policy/checkpoints").rglob("*"))
+    assert {file.name for file in exported.path.iterdir()} == {"policy.json", "policy.safetensors", "episodes.csv"}
+    size = sum(file.stat().st_size for file in exported.path.glob("policy.*"))
     assert size < 0.5 * sum(file.stat().st_size for file in trained.checkpoints.glob("*32/*"))
 
 
@@ -61,8 +67,10 @@ def test_exporting_overwrites_nothing(trained, tmp_path, capsys):
 def test_every_shipped_policy_is_small_and_says_where_it_comes_from(name, working_folder):
     run = find_runs([name])[0]
     assert run.path.parts[-3:] == ("runs", "shipped", name)
-    assert sum(file.stat().st_size for file in run.checkpoints.rglob("*")) < 1_000_000
-    environment = json.loads((run.path / "environment.json").read_text())
+    assert {file.name for file in run.path.iterdir()} == {"policy.json", "policy.safetensors"}
+    assert sum(file.stat().st_size for file in run.path.iterdir()) < 1_000_000
+    environment = json.loads((run.path / "policy.json").read_text())["trained"]["environment"]
+    assert environment == run.environment
     assert environment["commit"]
     assert not any(word.startswith("/") for word in environment["command"])  # nobody else has that folder
 
@@ -90,9 +98,25 @@ def test_a_shipped_policy_can_be_watched_right_away(working_folder, capsys):
     assert os.path.getsize("three.gif") > 1000
 
 
+@pytest.mark.parametrize("name", shipped_policies())
+def test_a_shipped_policy_is_opened_by_its_name(name, working_folder):
+    run = open_run(name)
+    assert (run.path, run.policy_alone) == (Path("runs/shipped") / name, True)
+    policy, step = load_policy(name)
+    assert step >= run.settings.total_steps
+    assert policy.mask == run.settings.policy.mask
+    for ours, again in zip(jax.tree.leaves(policy), jax.tree.leaves(load_policy(run.path)[0]), strict=True):
+        np.testing.assert_array_equal(ours, again)
+
+
+def test_a_name_that_does_not_ship_is_one_sentence(working_folder):
+    with pytest.raises(UserError, match="spreads is not a run"):
+        load_policy("spreads")
+
+
 def test_another_versions_copy_is_not_mixed_up_with_this_ones(working_folder):
     run = find_runs(["spread"])[0]
-    description = next(run.checkpoints.glob("*/state.json"))
+    description = run.path / "policy.json"
     description.write_text(description.read_text().replace("format", "other"))
     with pytest.raises(UserError, match="holds the policy of another version; move it away"):
         find_runs(["spread"])

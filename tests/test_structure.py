@@ -4,66 +4,167 @@ import ast
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import jax
 import pytest
+
+from diamond_attention import DiamondSettings, PpoSettings, Settings, Spread, Xor
+from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "diamond_attention"
 
 # One straight line of rooms. A module may import from its own room and from rooms before it.
 ROOMS = [
-    ["errors"],
-    ["view"],
-    ["ranks"],
-    ["attention"],
-    ["actions"],
-    ["policies", "critics"],
-    ["worlds"],
-    ["learning"],
-    ["runs"],
-    ["evaluation"],
-    ["reports"],
-    ["demo", "speed"],
-    ["bench"],
-    ["command_line"],
+    "errors",
+    "actions",
+    "view",
+    "ranks",
+    "initialise",
+    "attention",
+    "distributions",
+    "colours",
+    "policies",
+    "worlds",
+    "build",
+    "play",
+    "learning",
+    "runs",
+    "evaluation",
+    "reports",
+    "demo",
+    "extensions",
+    "bench",
+    "command_line",
 ]
-PLACE = {name: place for place, names in enumerate(ROOMS) for name in names}
+PLACE = {name: place for place, name in enumerate(ROOMS)}
 
 
-def modules():
-    return [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name; a package goes by the name of its folder."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        dotted = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+        found[dotted] = path
+    del found["diamond_attention"]  # the public names, from everywhere
+    return found
 
 
-def room_of(dotted: str) -> str:
-    return dotted.split(".")[1]
+MODULES = modules()
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_run_in_one_direction(path):
-    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("diamond_attention."):
-            other = room_of(node.module)
-            assert PLACE[other] < PLACE[own] or other == own, f"{own} imports {node.module}, which comes after it"
+def imported_by(source: str) -> set[str]:
+    """The modules of the package that a source imports, in whichever form it says so."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in MODULES}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute, so that they can be followed"
+            for alias in node.names:
+                # `from package import module` names a module, `from module import name` does not.
+                whole = f"{node.module}.{alias.name}"
+                found |= {whole} if whole in MODULES else {node.module} & set(MODULES)
+    return found
+
+
+def test_every_form_of_import_is_seen():
+    assert imported_by("import diamond_attention.worlds.xor") == {"diamond_attention.worlds.xor"}
+    assert imported_by("import diamond_attention.worlds.xor as game") == {"diamond_attention.worlds.xor"}
+    assert imported_by("from diamond_attention.worlds import xor, spread") == {
+        "diamond_attention.worlds.xor",
+        "diamond_attention.worlds.spread",
+    }
+    assert imported_by("from diamond_attention.worlds.xor import Xor") == {"diamond_attention.worlds.xor"}
+    assert imported_by("def late():\n    from diamond_attention import worlds") == {"diamond_attention.worlds"}
+    assert imported_by("import jax\nfrom numpy import array") == set()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_run_in_one_direction(name):
+    own = name.split(".")[1]
+    for other in imported_by(MODULES[name].read_text()):
+        room = other.split(".")[1]
+        assert PLACE[room] < PLACE[own] or room == own, f"{name} imports {other}, which comes after it"
 
 
 def test_there_are_no_import_cycles_within_a_room():
     """Python would tolerate some; a reader would not."""
-    names = {p.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): p for p in modules()}
-    wants = {
-        name: {
-            node.module
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.ImportFrom) and node.module in names
+    wants = {name: imported_by(path.read_text()) for name, path in MODULES.items()}
+    # Imports inside a function run late: a world may name the module that draws it, which draws that world.
+    for name, path in MODULES.items():
+        late = {
+            other
+            for function in ast.walk(ast.parse(path.read_text()))
+            if isinstance(function, ast.FunctionDef)
+            for other in imported_by(ast.unparse(function))
         }
-        for name, path in names.items()
-    }
+        wants[name] -= late
     while wants:
         free = [name for name, needs in wants.items() if not needs & set(wants)]
         assert free, f"these import each other: {sorted(wants)}"
         for name in free:
             del wants[name]
+
+
+def test_evaluation_and_reports_do_not_know_how_training_works():
+    """They read a policy bundle and rows; only who trains or resumes needs the methods' states."""
+    for name, path in MODULES.items():
+        if name.split(".")[1] in ("evaluation", "reports"):
+            for other in imported_by(path.read_text()):
+                assert not other.startswith("diamond_attention.learning"), f"{name} imports {other}"
+                assert other.split(".")[-1] not in ("train", "restore", "checkpoint", "assemble"), f"{name}: {other}"
+
+
+# --- One training step ----------------------------------------------------------------------------
+
+
+def files_named_on_the_page() -> list[str]:
+    """The files of one training step, in the order in which docs/how_it_works.md names them."""
+    page = (ROOT / "docs" / "how_it_works.md").read_text()
+    part = page.split("## One training step")[1].split("\n## ")[0]
+    return re.findall(r"\(\.\./diamond_attention/([\w/]+\.py)\)", part.split("<!-- end of the list -->")[0])
+
+
+STEPS = {
+    "xor": (Xor(), DiamondSettings(width=8), {}),
+    "spread": (Spread(), DiamondSettings(width=8, mask="floor"), {"normalise_values": True, "ratio": "agent"}),
+}
+ONLY_IN = {
+    "xor": ["policies/heads/choose_task.py", "distributions/categorical.py"],
+    "spread": ["policies/heads/continuous.py", "distributions/gaussian.py", "learning/value_scale.py"],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_page_names_every_file_that_runs_in_one_update_and_they_are_few(name):
+    world, policy, changes = STEPS[name]
+    method = PpoSettings(envs=4, steps=2, batch=8, **changes)
+    settings = Settings(world=world, agents="2", policy=policy, method=method)
+    learner, state = build_learner(settings), begin_learning(settings, 0)
+    ran = set()
+
+    def note(frame, event, _):
+        file = Path(frame.f_code.co_filename)
+        # The body of a module runs when it is first imported, not in an update.
+        if event == "call" and file.is_relative_to(PACKAGE) and frame.f_code.co_name != "<module>":
+            ran.add(file.relative_to(PACKAGE).as_posix())
+
+    update = partial(method_of(settings).update, learner)
+    sys.setprofile(note)
+    try:
+        jax.eval_shape(update, state)
+    finally:
+        sys.setprofile(None)
+    ran = {file for file in ran if not file.startswith("worlds/")}
+    elsewhere = {file for other, files in ONLY_IN.items() if other != name for file in files}
+    named = files_named_on_the_page()
+    assert ran == set(named) - elsewhere
+    lengths = {file: len((PACKAGE / file).read_text().splitlines()) for file in ran}
+    assert sum(lengths.values()) <= 950
+    assert max(lengths.values()) <= 300
 
 
 def test_the_readme_example_runs():
@@ -76,16 +177,6 @@ def test_the_readme_example_runs():
             <= 10
         )
         exec(compile(block, "README.md", "exec"), {})
-
-
-def test_the_world_in_the_docs_runs(tmp_path):
-    """Every Python block of docs/your_own_world.md, in order, in one process."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your_own_world.md").read_text(), re.DOTALL)
-    script = tmp_path / "own_world.py"
-    script.write_text("\n".join(blocks))
-    answer = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=250)
-    assert answer.returncode == 0, answer.stderr
-    assert "success" in answer.stdout
 
 
 def test_the_examples_of_smaclite_run(tmp_path):
@@ -102,10 +193,11 @@ def commands_in(text: str) -> list[list[str]]:
     return [line.split("#")[0].split() for line in lines]
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["README.md", "docs/how_it_works.md", "docs/your_own_world.md", "docs/smaclite.md", "CONTRIBUTING.md"],
-)
+# Commands of the pages about your own worlds, policies and methods need those; tests/test_your_own.py runs them.
+PAGES = [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if not page.name.startswith("your_own")]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
     from diamond_attention import command_line
@@ -116,7 +208,7 @@ def test_commands_in_the_docs_parse(page, capsys):
             command_line._parse_train(words[1], words[2:])
         elif words[0] != "list":
             options = "".join(part.capitalize() for part in words[0].split("-")) + "Options"
-            command_line._parse(getattr(command_line, options), words[1:], words[0])
+            command_line._parse_with_variations(getattr(command_line, options), words[1:], words[0])
 
 
 def test_links_between_pages_lead_somewhere():
@@ -134,18 +226,32 @@ def test_make_has_the_targets_the_readme_names():
 
 
 def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):
-    """No number without its rows: these tables are made from results/, and stay so."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import particle_results
-    import smaclite_results
-    import smaclite_statistics
-    import speed_results
-    import xor_results
+    """No number without its rows: tables in README.md and docs/ are made from results/, and stay so."""
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    import result_rows
+    import tables
 
-    text = (ROOT / "README.md").read_text()
-    assert xor_results.with_tables(text) == text
-    assert particle_results.with_tables(text) == text
-    assert smaclite_results.with_tables(text) == text
-    assert speed_results.with_tables(text) == text
-    page = (ROOT / "docs" / "smaclite.md").read_text()
-    assert smaclite_statistics.with_table(page) == page
+    pages = {page.name: page.read_text() for page in result_rows.PAGES}
+    for name, text in pages.items():
+        assert result_rows.with_tables(text, tables.TABLES) == text, f"{name}: run python experiments/tables.py"
+    used = [marker for text in pages.values() for marker in result_rows.markers_of(text)]
+    assert sorted(used) == sorted(tables.TABLES)  # each table stands somewhere, and once
+    for name in ("README.md", "results.md", "speed.md"):
+        by_hand = re.sub(r"<!-- ([\w-]+):begin -->.*?<!-- \1:end -->", "", pages[name], flags=re.DOTALL)
+        assert not re.search(r"^\|", by_hand, re.MULTILINE), f"{name} has a table that is not made from rows"
+
+
+def outside_code(page: str) -> str:
+    return re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_readme_is_short_enough_to_be_read():
+    text = outside_code((ROOT / "README.md").read_text())
+    assert len(text.split()) <= 1500
+    assert len([line for line in text.splitlines() if line.strip()]) <= 120
+
+
+def test_the_readme_s_first_paragraph_says_what_it_is_in_three_sentences():
+    _, paragraph, then, *_ = (ROOT / "README.md").read_text().split("\n\n")
+    assert len(re.findall(r"[.?!](?=\s|$)", paragraph)) == 3
+    assert then.startswith("![")  # and then a film

@@ -24,23 +24,20 @@ from jaxtyping import Array, Int
 import diamond_attention
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
-from diamond_attention.learning.ppo import LearnerState, PpoSettings, failed_tensor
+from diamond_attention.learning.ppo import PpoState
+from diamond_attention.learning.ppo_method import PPO, failed_part
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.seeds import advance_seeds, split_seeds, stack_seeds
+from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.tables import table_lines
 from diamond_attention.runs.assemble import begin_learning, build_learner
-from diamond_attention.runs.record import TIMING_COLUMNS, exclusive, find_runs, open_run, read_rows
-from diamond_attention.runs.settings import PolicySettings, Settings
-from diamond_attention.runs.train import (
-    Interrupted,
-    _sources,
-    _with_weights_of,
-    advance_seeds,
-    load_run,
-    resume,
-    split_seeds,
-    stack_seeds,
-    train,
-)
-from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.runs.files import read_rows
+from diamond_attention.runs.folder import exclusive, find_runs, open_run
+from diamond_attention.runs.metrics import TIMING_COLUMNS
+from diamond_attention.runs.restore import load_run, sources_of, with_weights_of
+from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.train import Interrupted, resume, train
+from diamond_attention.worlds.contract import TeamSize, Transition, World
 from diamond_attention.worlds.xor import Xor, XorState
 
 SEEDS = (0, 1)
@@ -50,7 +47,7 @@ TINY = PpoSettings(envs=8, steps=2, batch=16, learning_rate=2e-4)
 
 # What the `diamond` commands below ask for, so that a run made here and one made there must be equal.
 SETTINGS = Settings(
-    world=Xor(), policy=PolicySettings(width=8), ppo=TINY, total_steps=UPDATES * STEPS, checkpoint_every=40
+    world=Xor(), policy=DiamondSettings(width=8), ppo=TINY, total_steps=UPDATES * STEPS, checkpoint_every=40
 )
 OPTIONS = (
     "--policy.width=8 --ppo.envs=8 --ppo.steps=2 --ppo.batch=16 --seeds=0,1 --device=cpu "
@@ -135,7 +132,7 @@ def assert_ended_like(group: Path, straight: Path) -> None:
     for seed in SEEDS:
         ours, theirs = (arrays_in(checkpoint(g, seed, UPDATES)) for g in (group, straight))
         # XOR's values are small and not normalised, so there is no scale to keep.
-        assert {name.split(".")[0] for name in ours} == set(LearnerState._fields) - {"value_scale"}
+        assert {name.split(".")[0] for name in ours} == set(PpoState._fields) - {"value_scale"}
         assert ours == theirs
         assert rows_of(group, seed) == rows_of(straight, seed)
         assert json.loads((group / f"seed_{seed}" / "finished.json").read_text())["update"] == UPDATES
@@ -261,6 +258,7 @@ def test_resume_goes_on_from_the_newest_checkpoint_that_is_good_for_every_seed(d
     assert not list(broken_off.rglob("*.partial"))
 
 
+@pytest.mark.optimised
 def test_rows_after_the_checkpoint_and_half_written_rows_are_dropped(straight, broken_off):
     header, *rows = (straight / "seed_0" / "metrics.csv").read_text().splitlines()
     # Rows 81 and 82 were written and their checkpoint was not; of row 83 only a part reached the disk.
@@ -307,7 +305,7 @@ class FateState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fate:
+class Fate(World):
     """XOR in long episodes, one in sixteen of which is doomed: from its seventh step on the reward is NaN."""
 
     max_agents: int = 2
@@ -366,14 +364,14 @@ class FateWithoutDoom(Fate):
 
 
 FATE_SETTINGS = Settings(
-    world=Fate(), policy=PolicySettings(width=8), ppo=TINY, total_steps=12 * STEPS, checkpoint_every=2
+    world=Fate(), policy=DiamondSettings(width=8), ppo=TINY, total_steps=12 * STEPS, checkpoint_every=2
 )
 
 
 @pytest.fixture(scope="module")
-def fates() -> dict[str, tuple[int, LearnerState]]:
+def fates() -> dict[str, tuple[int, PpoState]]:
     """One seed none of whose teams is doomed, and one seed with at least one that is."""
-    found: dict[str, tuple[int, LearnerState]] = {}
+    found: dict[str, tuple[int, PpoState]] = {}
     for seed in range(30):
         state = begin_learning(FATE_SETTINGS, seed)
         doomed = bool(np.any(np.asarray(state.teams.world.breaks) == REWARD))
@@ -435,14 +433,14 @@ def test_a_seed_that_fails_is_marked_keeps_its_last_good_checkpoint_and_the_othe
 @pytest.fixture(scope="module")
 def advance():
     """One compiled program, the one `train` runs for these settings."""
-    return advance_seeds(build_learner(FATE_SETTINGS))
+    return advance_seeds(PPO, build_learner(FATE_SETTINGS))
 
 
-def two_updates(advance, states: list[LearnerState]) -> list[LearnerState]:
+def two_updates(advance, states: list[PpoState]) -> list[PpoState]:
     return split_seeds(advance(stack_seeds(states), 2)[0])
 
 
-def doomed_to(what: int, state: LearnerState) -> LearnerState:
+def doomed_to(what: int, state: PpoState) -> PpoState:
     """The learner with teams that break in the very next step."""
     world = state.teams.world
     world = world._replace(step=np.full_like(world.step, FIRST_BAD_STEP), breaks=np.full_like(world.breaks, what))
@@ -462,7 +460,7 @@ def test_the_first_tensor_that_is_not_finite_is_named_and_stops_the_seed_before_
 
     assert int(fine.failure) == 0
     assert int(fine.update) == 2
-    assert failed_tensor(int(failed.failure), state.weights) == tensor
+    assert failed_part(state, int(failed.failure)) == tensor
     assert int(failed.update) == 0
     assert_same_arrays(failed._replace(failure=np.zeros_like(failed.failure)), doomed_to(what, state))
     # The seed beside it learns as if nothing had happened.
@@ -470,7 +468,7 @@ def test_the_first_tensor_that_is_not_finite_is_named_and_stops_the_seed_before_
     assert_same_arrays(untouched, fine)
 
 
-def assert_same_arrays(one: LearnerState, other: LearnerState) -> None:
+def assert_same_arrays(one: PpoState, other: PpoState) -> None:
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for mine, yours in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(yours), strict=True)
@@ -527,7 +525,7 @@ def test_two_processes_cannot_train_one_group(broken_off):
 
 def test_a_lock_does_not_outlive_the_process_that_held_it(tmp_path):
     hold = (
-        "import sys, time; from pathlib import Path; from diamond_attention.runs.record import exclusive\n"
+        "import sys, time; from pathlib import Path; from diamond_attention.runs.folder import exclusive\n"
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -558,7 +556,7 @@ def test_a_group_resumes_whole_or_not_at_all(broken_off):
 # --- Starting from another run's weights ----------------------------------------------------------
 
 
-def weights_of(state: LearnerState) -> list[np.ndarray]:
+def weights_of(state: PpoState) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state.weights)]
 
 
@@ -566,8 +564,8 @@ def test_training_from_another_run_begins_with_exactly_its_weights(straight):
     fresh = [begin_learning(SETTINGS, seed) for seed in SEEDS]
     sources = [load_run(open_run(straight / f"seed_{seed}"))[0] for seed in SEEDS]
 
-    seed_for_seed = _with_weights_of(_sources(straight, SETTINGS, SEEDS), fresh)
-    from_one = _with_weights_of(_sources(straight / "seed_1", SETTINGS, SEEDS), fresh)
+    seed_for_seed = with_weights_of(sources_of(straight, SETTINGS, SEEDS), fresh, SETTINGS)
+    from_one = with_weights_of(sources_of(straight / "seed_1", SETTINGS, SEEDS), fresh, SETTINGS)
     for begun, source in zip([*seed_for_seed, *from_one], [*sources, sources[1], sources[1]], strict=True):
         for mine, yours in zip(weights_of(begun), weights_of(source), strict=True):
             np.testing.assert_array_equal(mine, yours, strict=True)
@@ -591,7 +589,7 @@ def test_train_uses_the_weights_it_is_told_to_begin_with(straight, tmp_path):
 
 
 def test_weights_of_another_shape_or_of_a_seed_that_is_not_there_are_refused(straight, tmp_path):
-    wider = dataclasses.replace(SETTINGS, policy=PolicySettings(width=16))
+    wider = dataclasses.replace(SETTINGS, policy=DiamondSettings(width=16))
     with pytest.raises(UserError, match=r"weights have other shapes .*use the same width"):
         train(wider, SEEDS, tmp_path / "group", from_run=straight)
     with pytest.raises(UserError, match=r"which has no seed 5; name one of its runs"):
@@ -603,7 +601,7 @@ def test_weights_of_another_shape_or_of_a_seed_that_is_not_there_are_refused(str
 
 def test_a_world_of_ones_own_can_begin_with_a_runs_weights_too(failing, fates):
     seed, state = fates["safe"]
-    (begun,) = _with_weights_of(_sources(failing[0] / f"seed_{seed}", FATE_SETTINGS, [seed]), [state])
+    (begun,) = with_weights_of(sources_of(failing[0] / f"seed_{seed}", FATE_SETTINGS, [seed]), [state], FATE_SETTINGS)
     source = load_run(open_run(failing[0] / f"seed_{seed}", Fate()))[0]
     for mine, yours in zip(weights_of(begun), weights_of(source), strict=True):
         np.testing.assert_array_equal(mine, yours, strict=True)

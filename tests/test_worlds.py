@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from diamond_attention.errors import UserError
-from diamond_attention.worlds import WORLDS
 from diamond_attention.worlds.conformance import ConformanceError, check_world
-from diamond_attention.worlds.contract import TeamSize, sizes_of
-from diamond_attention.worlds.xor import Xor, action_features, floor
+from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.registry import WORLDS
+from diamond_attention.worlds.xor import Xor, action_features, chance_level
 
 
 # Where a map decides the sizes, tests/smaclite checks it on several.
-@pytest.mark.parametrize("name", [name for name, kind in WORLDS.items() if sizes_of(kind()) is None])
+@pytest.mark.parametrize("name", [name for name, kind in WORLDS.items() if kind().sizes is None])
 @pytest.mark.parametrize("size", [TeamSize(2, 2), TeamSize(3, 3), TeamSize(3, 4)])
 def test_worlds_keep_the_contract(name, size):
     world = WORLDS[name](max_agents=4, max_tasks=5)
@@ -123,14 +123,14 @@ def test_absent_players_do_not_play():
 
 
 def test_floor_is_the_success_of_uniform_play():
-    assert floor(2, 2) == pytest.approx(0.5)
-    assert floor(3, 3) == pytest.approx(6 / 27)
-    assert floor(2, 3) == pytest.approx(2 / 3)
+    assert chance_level(2, 2) == pytest.approx(0.5)
+    assert chance_level(3, 3) == pytest.approx(6 / 27)
+    assert chance_level(2, 3) == pytest.approx(2 / 3)
     world = Xor(max_agents=3, max_tasks=3)
     state = world.reset(jax.random.key(0), TeamSize(3, 3))
     actions = jax.random.randint(jax.random.key(1), (20_000, 3), 0, 3)
     rate = jax.vmap(lambda a: world.step(state, a, jax.random.key(0)).reward)(actions).mean()
-    assert float(rate) == pytest.approx(floor(3, 3), abs=0.01)
+    assert float(rate) == pytest.approx(chance_level(3, 3), abs=0.01)
 
 
 def test_every_player_sees_the_same():

@@ -1,8 +1,8 @@
-"""Evaluation: a function of a checkpoint file. It never touches training, so the number belongs to the file."""
+"""Evaluation: a function of a policy bundle. It never touches training, so the number belongs to the file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,19 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from diamond_attention.errors import UserError
-from diamond_attention.learning.rollout import RankHold, begin_episode, play_step
-from diamond_attention.policies.diamond import DiamondPolicy
-from diamond_attention.runs.record import Run, append_rows
-from diamond_attention.runs.settings import Settings, check_seed, padded, team_sizes
-from diamond_attention.runs.train import load_policy
-from diamond_attention.worlds.contract import TeamSize, World, as_scored
-from diamond_attention.worlds.smaclite.world import Smaclite
+from diamond_attention.evaluation.conditions import Conditions, check_sizes, variant_to_play
+from diamond_attention.play import begin_episode, play_step
+from diamond_attention.policies.contract import Policy
+from diamond_attention.policies.registry import POLICIES, described
+from diamond_attention.ranks import RankHold
+from diamond_attention.runs.bundle import load_policy
+from diamond_attention.runs.files import append_rows
+from diamond_attention.runs.folder import Run
+from diamond_attention.runs.progress import Progress, Quiet
+from diamond_attention.runs.seeds import check_seed
+from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.sizes import padded, team_sizes
+from diamond_attention.worlds.contract import TeamSize, World, conditions_of
 
 Play = Literal["greedy", "sampled"]
 Simulator = Literal["own", "vmas"]
@@ -36,6 +42,7 @@ def evaluate(
     checkpoint: str = "last",
     simulator: str = "own",
     world: World | None = None,
+    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Plays, appends one row an episode to the run's episodes.csv, and returns those rows.
 
@@ -46,34 +53,40 @@ def evaluate(
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; it must be at least 1.")
     check_seed(seed)
-    settings = run.settings
+    settings, progress = run.settings, progress or Quiet()
     check_simulator(settings, settings.sizes if sizes is None else sizes, simulator)
-    if dropout is not None and settings.policy.mask != "dropout":
-        raise UserError(f"--dropout was given, but {run.path} was trained with policy.mask {settings.policy.mask}.")
+    in_play = POLICIES[settings.policy.kind].in_play(settings.policy, dropout)
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
-    if world is None:
-        world = as_scored(settings.world)
-    world = padded(world, sizes)
-    for size in sizes:
-        world.check_size(size)
-    if isinstance(world, Smaclite) and world.apart() != (world,):
+    world = padded(variant_to_play(run) if world is None else world, sizes)
+    check_sizes(settings, world, sizes)
+    if world.apart() != (world,):
         on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
-        return [row for alone in world.apart() if alone.sizes[0] in sizes for row in on(world=alone)]
-    policy, step = load_policy(run, checkpoint)
-    dropout_on = dropout_in_force(settings, dropout)
+        several = [alone for alone in world.apart() if (alone.sizes or sizes)[0] in sizes]
+        return [row for alone in several for row in on(world=alone, progress=progress)]
+    policy, step = load_policy(run, checkpoint, dropout)
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
     # and lose the same episodes, and an interval over seeds would be too narrow.
     key = jax.random.fold_in(jax.random.key(seed), run.seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    progress.begin(f"evaluating {run.path}", len(play) * len(sizes) * episodes, 0, "episodes")
     for way in play:
-        conditions = (episodes, key, settings.rank_hold, dropout_on, way == "greedy")
-        if simulator == "own":
-            played_at = play_sizes(world, policy, sizes, *conditions)
-        else:
-            from diamond_attention.evaluation.referee import play_on_vmas
 
-            played_at = [play_on_vmas(policy, int(size.agents), *conditions) for size in sizes]
+        def played_more(number: int) -> None:
+            progress.advance(len(rows) + number, {})
+
+        if simulator == "own":
+            conditions = Conditions(world, settings.rank_hold, way == "greedy")
+            played_at = play_sizes(conditions, policy, sizes, episodes, key, played_more)
+        else:
+            from diamond_attention.evaluation.vmas import play_on_vmas
+
+            played_at = []
+            for size in sizes:
+                played_at.append(
+                    play_on_vmas(policy, int(size.agents), episodes, key, settings.rank_hold, way == "greedy")
+                )
+                played_more(len(played_at) * episodes)
         for size, played in zip(sizes, played_at, strict=True):
             for episode in range(episodes):
                 rows.append(
@@ -83,9 +96,9 @@ def evaluate(
                         "agents": int(size.agents),
                         "tasks": int(size.tasks),
                         # What some worlds let an evaluation vary, such as the map.
-                        **getattr(world, "conditions", {}),
+                        **conditions_of(world),
                         "play": way,
-                        "dropout": "on" if dropout_on else "off",
+                        "dropout": "on" if described(in_play).key == "dropout" else "off",
                         "seed": seed,
                         "episode": episode,
                         # By name, so that both simulators write the same columns.
@@ -93,6 +106,7 @@ def evaluate(
                     }
                 )
     append_rows(run.episodes, rows)
+    progress.end(f"played {len(rows):,} episodes of {run.path}")
     return rows
 
 
@@ -102,26 +116,18 @@ def check_simulator(settings: Settings, sizes: Sequence[TeamSize], simulator: st
         raise UserError(f"--simulator is {simulator!r}; it must be one of {', '.join(get_args(Simulator))}.")
     if simulator == "vmas":
         # Only here: where the extra is installed, torch takes seconds to import.
-        from diamond_attention.evaluation.referee import check_referee
+        from diamond_attention.evaluation.vmas import check_referee
 
         check_referee(settings, tuple(sizes))
 
 
-def dropout_in_force(settings: Settings, asked: bool | None) -> bool:
-    """Whether attention is dropped at random while playing: only ever for policies trained that way."""
-    if settings.policy.mask != "dropout":
-        return False
-    return settings.policy.dropout_at_execution if asked is None else asked
-
-
 def play_episodes(
     world: World,
-    policy: DiamondPolicy,
+    policy: Policy,
     size: TeamSize,
     episodes: int,
     key: PRNGKeyArray,
     hold: RankHold = 1,
-    dropout: bool = False,
     greedy: bool = False,
 ) -> dict[str, np.ndarray]:
     """Length, return and measures of `episodes` episodes, each played to its own end.
@@ -129,64 +135,54 @@ def play_episodes(
     One episode for each parallel team: were a fixed number of steps shared out instead, short episodes
     would be counted more often than long ones. Episode e is the same whatever `episodes` is.
     """
-    return play_sizes(world, policy, [size], episodes, key, hold, dropout, greedy)[0]
+    return play_sizes(Conditions(world, hold, greedy), policy, [size], episodes, key)[0]
 
 
 def play_sizes(
-    world: World,
-    policy: DiamondPolicy,
+    conditions: Conditions,
+    policy: Policy,
     sizes: Sequence[TeamSize],
     episodes: int,
     key: PRNGKeyArray,
-    hold: RankHold = 1,
-    dropout: bool = False,
-    greedy: bool = False,
+    played_more: Callable[[int], None] = lambda number: None,
 ) -> list[dict[str, np.ndarray]]:
-    """`play_episodes` for each of several sizes, all side by side in one program."""
+    """`play_episodes` for each of several sizes, all side by side in one program. `played_more` hears how many."""
     numbers = np.repeat(np.asarray([[size.agents, size.tasks] for size in sizes], np.int32), episodes, axis=0)
     indices = np.tile(np.arange(episodes, dtype=np.uint32), len(sizes))
     batch = min(EPISODES_AT_ONCE, len(indices))
     # Whole batches, so that one program does: what is too much at the end is played and left out.
     rounded = -(-len(indices) // batch) * batch
     padding = np.arange(rounded) % len(indices)
-    numbers, indices = numbers[padding], indices[padding]
-    conditions = _Conditions(world, hold, dropout, greedy)
-    parts = [
-        _play_batch(conditions, policy, numbers[first : first + batch], key, indices[first : first + batch])
-        for first in range(0, rounded, batch)
-    ]
-    played = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    padded_numbers, padded_indices = numbers[padding], indices[padding]
+    parts = []
+    for first in range(0, rounded, batch):
+        part = slice(first, first + batch)
+        played = _play_batch(conditions, policy, padded_numbers[part], key, padded_indices[part])
+        parts.append({name: np.asarray(values) for name, values in played.items()})
+        played_more(min(first + batch, len(indices)))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return [
-        {name: values[i * episodes : (i + 1) * episodes] for name, values in played.items()}
+        {name: values[i * episodes : (i + 1) * episodes] for name, values in joined.items()}
         for i in range(len(sizes))
     ]
 
 
-class _Conditions(NamedTuple):
-    """What the compiled program is specialised on."""
-
-    world: World
-    hold: RankHold
-    dropout: bool
-    greedy: bool
-
-
 @partial(jax.jit, static_argnums=0)
 def _play_batch(
-    conditions: _Conditions, policy: DiamondPolicy, sizes: Array, key: PRNGKeyArray, episodes: Array
+    conditions: Conditions, policy: Policy, sizes: Array, key: PRNGKeyArray, episodes: Array
 ) -> dict[str, Array]:
-    world, hold, dropout, greedy = conditions
+    world, hold, greedy = conditions
 
     def one_episode(size: Array, episode: Array) -> dict[str, Array]:
         reset_key, play_key = jax.random.split(jax.random.fold_in(key, episode))
-        team = begin_episode(world, size[None], reset_key)
+        team = begin_episode(world, size[None], reset_key, memory=policy.first_memory(world.max_agents))
 
         def one_step(carry: tuple, step_key: PRNGKeyArray) -> tuple[tuple, None]:
             team, over = carry
-            played = play_step(world, policy, team, step_key, hold=hold, dropout=dropout, greedy=greedy)
+            played = play_step(world, policy, team, step_key, hold=hold, greedy=greedy)
             # Once an episode is over, nothing that happens in its place counts.
             after = jax.tree.map(lambda new, old: jnp.where(over, old, new), played.reached, team)
-            return (after, over | played.terminated), None
+            return (after, over | played.transition.terminated), None
 
         keys = jax.random.split(play_key, world.time_limit)
         (team, _), _ = jax.lax.scan(one_step, (team, jnp.asarray(False)), keys)

@@ -6,11 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diamond_attention.worlds import WORLDS
-from diamond_attention.worlds.contract import World, as_scored
+from diamond_attention.worlds.contract import World
+from diamond_attention.worlds.registry import WORLDS
 
 FILE = Path(__file__).with_name("anchors.csv")
-"""Written by benchmarks/oracle_anchors.py."""
+"""Written by experiments/oracle_anchors.py."""
+
+PROGRAMMED_TEAMS = {"assigned": "PD + Hungarian", "avoiding": "PD + Hungarian + repulsion"}
+"""The oracles that divide the work, and what figures and tables call them."""
 
 
 class Anchor(NamedTuple):
@@ -23,7 +26,19 @@ class Anchor(NamedTuple):
 
 def anchors(world: World, oracle: str) -> dict[tuple[int, int], Anchor]:
     """R by (agents, tasks). Empty for a world whose settings are not those the oracles played with."""
-    return _read().get((world.name, oracle), {}) if _has_default_settings(as_scored(world)) else {}
+    found = _read().get((world.name, oracle), {})
+    return found if found and _has_default_settings(world.as_scored()) else {}
+
+
+def programmed_team(world: World) -> tuple[str, dict[tuple[int, int], Anchor]]:
+    """What learned play has to beat: the better programmed team's label, and its R by (agents, tasks).
+
+    The same team at every size of a world, the one with the higher mean over the sizes both have played: to take the
+    better one size by size would name a team that nobody programmed. No anchors where `anchors` has none.
+    """
+    teams = {label: anchors(world, oracle) for oracle, label in PROGRAMMED_TEAMS.items()}
+    shared = set.intersection(*(set(found) for found in teams.values()))
+    return max(teams.items(), key=lambda team: sum(team[1][size].mean for size in shared))
 
 
 def _has_default_settings(world: World) -> bool:

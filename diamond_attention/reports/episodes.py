@@ -2,22 +2,43 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from diamond_attention.runs.record import Run, read_rows
+from diamond_attention.runs.files import read_rows
+from diamond_attention.runs.folder import Run
+from diamond_attention.worlds.contract import World
 
 SIZE_AND_PLAY = ("simulator", "agents", "tasks", "play", "dropout")
-CONDITIONS = ("map", "jitter")
-"""Columns that only some worlds write."""
-SAME_EPISODE = ("checkpoint", *SIZE_AND_PLAY, *CONDITIONS, "seed", "episode")
 
 
-def by_size_and_play(rows: Iterable[Mapping[str, Any]]) -> dict[tuple, list[dict[str, str]]]:
-    groups: dict[tuple, list[dict[str, str]]] = defaultdict(list)
+class Way(NamedTuple):
+    """A size and a way of playing: what rows are grouped by."""
+
+    simulator: str
+    agents: str
+    tasks: str
+    play: str
+    dropout: str
+    varied: tuple[tuple[str, str], ...]
+    """What some worlds let an evaluation vary, such as the map: names and values."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return int(self.agents), int(self.tasks)
+
+
+def same_episode(world: World) -> tuple[str, ...]:
+    """Columns that say which episode a row is; the others say how it went."""
+    return ("checkpoint", *SIZE_AND_PLAY, *world.varies, "seed", "episode")
+
+
+def by_size_and_play(world: World, rows: Iterable[Mapping[str, Any]]) -> dict[Way, list[dict[str, str]]]:
+    groups: dict[Way, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
         text = {name: str(value) for name, value in row.items()}
-        key = (*(text[name] for name in SIZE_AND_PLAY), *(text.get(name, "") for name in CONDITIONS))
-        groups[key].append(text)
+        varied = tuple((name, text[name]) for name in world.varies if name in text)
+        own = {name: text[name] for name in SIZE_AND_PLAY}
+        groups[Way(**own, varied=varied)].append(text)
     return groups
 
 
@@ -26,11 +47,12 @@ def _rows_of(run: Run) -> list[dict[str, str]]:
     return [{"simulator": "own", **row} for row in read_rows(run.episodes)]
 
 
-def newest_episodes(run: Run) -> dict[tuple, list[dict[str, str]]]:
+def newest_episodes(run: Run) -> dict[Way, list[dict[str, str]]]:
     """Rows by size and way of playing: the newest checkpoint's, each episode once however often it was played."""
-    once = {tuple(row.get(name) for name in SAME_EPISODE): row for row in _rows_of(run)}
+    which = same_episode(run.settings.world)
+    once = {tuple(row.get(name) for name in which): row for row in _rows_of(run)}
     newest = {}
-    for key, rows in by_size_and_play(once.values()).items():
+    for way, rows in by_size_and_play(run.settings.world, once.values()).items():
         last = max(int(row["checkpoint"]) for row in rows)
-        newest[key] = [row for row in rows if int(row["checkpoint"]) == last]
+        newest[way] = [row for row in rows if int(row["checkpoint"]) == last]
     return newest

@@ -1,5 +1,6 @@
-"""What several figures share: matplotlib without a display, weights as a heatmap, saving."""
+"""What several figures share: matplotlib without a display, weights as a heatmap, names of lines, saving."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -9,9 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.image import AxesImage
 
+from diamond_attention.colours import legible
 from diamond_attention.errors import UserError
 
 HIDDEN_COLOUR = "#eeeeee"
@@ -23,7 +24,10 @@ def draw_weights(
     visible: Bool[np.ndarray, " agent"],
     text_size: float | None = 7,
 ) -> AxesImage:
-    """Attention weights, darker for more; the columns of hidden peers are hatched. No text size, no numbers."""
+    """Attention weights, darker for more; the columns of hidden peers are hatched. No text size, no numbers.
+
+    Weights sum to one over a row, so one of zeros is a task that is not there for the viewer: it stays empty.
+    """
     image = axes.imshow(weights, vmin=0, vmax=1, cmap="Blues", aspect="auto")
     tasks, agents = weights.shape
     for agent in range(agents):
@@ -40,7 +44,7 @@ def draw_weights(
                 )
             )
             continue
-        for task in range(tasks if text_size else 0):
+        for task in np.flatnonzero(weights.any(axis=1)).tolist() if text_size else ():
             value = weights[task, agent]
             axes.text(
                 agent,
@@ -55,32 +59,50 @@ def draw_weights(
     return image
 
 
-def text_on(colour: str | tuple[float, float, float, float]) -> str:
-    """Black or white, whichever can be read on this colour."""
-    return "black" if brightness(colour) > 0.5 else "white"
+def name_ends(axes: Axes, ends: Mapping[str, tuple[float, float]], colours: Mapping[str, str], away: float) -> None:
+    """The name of each line beside its end, so far to the right of the last, no two on top of each other."""
+    low, high = axes.get_ylim()
+    gap = 0.075 * (high - low)
+    order = sorted(ends, key=lambda name: ends[name][1])
+    heights = spread_out([ends[name][1] for name in order], gap)
+    right = max(x for x, _ in ends.values()) + away
+    for name, height in zip(order, heights, strict=True):
+        axes.annotate(
+            name,
+            ends[name],
+            (right, height),
+            color=legible(colours[name]),
+            fontsize=8,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "#c0c0c0", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 4},
+        )
 
 
-def legible(colour: str) -> str:
-    """The same hue, dark enough to be read on white."""
-    darker = min(1.0, 0.5 / max(brightness(colour), 1e-6))
-    red, green, blue = to_rgb(colour)
-    return to_hex((red * darker, green * darker, blue * darker))
+def spread_out(heights: Sequence[float], gap: float) -> list[float]:
+    """The same in the same order, ascending, but at least so far apart, and on average where they were.
 
-
-def brightness(colour: str | tuple[float, float, float, float]) -> float:
-    """0 for black, 1 for white, weighted as the eye does.
-
-    >>> brightness("#ff0000") < brightness("#00ff00")
-    True
+    >>> spread_out([0.0, 0.0, 5.0], gap=1.0)
+    [-0.5, 0.5, 5.0]
     """
-    red, green, blue = to_rgb(colour)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        # A group is written around its mean; if two groups meet, they become one.
+        while len(groups) > 1 and _lowest(groups[-1], gap) < _lowest(groups[-2], gap) + gap * len(groups[-2]):
+            last = groups.pop()
+            groups[-1] += last
+    return [_lowest(group, gap) + gap * place for group in groups for place in range(len(group))]
+
+
+def _lowest(group: Sequence[float], gap: float) -> float:
+    return float(np.mean(group)) - gap * (len(group) - 1) / 2
 
 
 def save(figure: plt.Figure, to: Path) -> Path:
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(to, dpi=150)
+        figure.savefig(to, dpi=125, pil_kwargs={"optimize": True})
     except OSError as error:
         raise UserError(f"--to is {to.parent}, which cannot be written ({error.strerror}).") from None
     finally:

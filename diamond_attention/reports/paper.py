@@ -1,5 +1,9 @@
 """Numbers printed in the paper, to stand beside ours. Nothing is ever computed from them."""
 
+from collections.abc import Sequence
+
+from diamond_attention.reports.episodes import Way
+
 PAPER_XOR: dict[tuple[str, tuple[int, int], tuple[int, int], str], float] = {
     # (mask, trained at (n, k), played at (n, k), play): Table 1, rows "Ours", "w/o mask" and "(dropout)"
     ("rank", (2, 2), (2, 2), "greedy"): 1.0,
@@ -32,3 +36,10 @@ PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
     ("dropout", "2s3z", "2s3z"): 1.0,
     ("dropout", "2s3z", "3s5z"): 0.0,
 }
+
+
+def paper_number(world: str, policy: str, trained: Sequence[tuple], way: Way) -> float | None:
+    """What the paper prints for the same policy, trained and played alike; None where it prints nothing."""
+    if world != "xor" or len(trained) != 1:
+        return None
+    return PAPER_XOR.get((policy, (int(trained[0][0]), int(trained[0][1])), way.size, way.play))

@@ -1,48 +1,20 @@
 """What a world looks like. A scene owns one pair of axes and can show any frame of a recording on it.
 
-Artists are made once and moved from frame to frame, so that a movie costs no more than its pixels. Another world
-joins by adding its scene to `SCENES`.
+A world names its own with `World.scene`; one that does not is drawn by `TokenScene`. Artists are made once and moved
+from frame to frame, so that a film costs no more than its pixels.
 """
 
 from typing import Protocol
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.collections import EllipseCollection, LineCollection
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.patches import Rectangle
 
-from diamond_attention.errors import UserError
-from diamond_attention.reports.names import naming
-from diamond_attention.reports.panels import text_on
-from diamond_attention.reports.recording import Recording
-from diamond_attention.worlds.food import Food
-from diamond_attention.worlds.particles import Particles
-from diamond_attention.worlds.spread import Spread
-
-AGENT_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c")
-"""Okabe and Ito's, as in `names`; a larger team begins again."""
-
-TASK_COLOUR = "#30363d"
-TRAIL_FRAMES = 40
-LINE_SHADES = 5
-FURTHEST_SHOWN = 2.5
-"""In half widths of the world: an agent that runs away leaves the picture instead of shrinking it."""
-
-
-def agent_colour(agent: int) -> str:
-    return AGENT_COLOURS[agent % len(AGENT_COLOURS)]
-
-
-def agent_name(agent: int) -> str:
-    """A letter, so that nobody takes it for a rank or a task.
-
-    >>> agent_name(0), agent_name(26)
-    ('A', 'A1')
-    """
-    rounds, letter = divmod(agent, 26)
-    return chr(ord("A") + letter) + (str(rounds) if rounds else "")
+from diamond_attention.actions import ActOrChooseTask, Continuous
+from diamond_attention.colours import agent_colour, agent_name, text_on
+from diamond_attention.evaluation.recording import Recording
+from diamond_attention.worlds.contract import World, tasks_named
 
 
 class Scene(Protocol):
@@ -58,122 +30,73 @@ class Scene(Protocol):
     def show(self, frame: int) -> None: ...
 
 
-class ParticleScene:
-    """Simple Spread and Food Collection: discs on the plane, and what they are after."""
+class TokenScene:
+    """Any world: the agents above, the tasks below, and how each agent weighs the tasks, or which it has chosen."""
 
     def __init__(self, axes: Axes, recording: Recording, names: bool, text_size: float) -> None:
-        world = recording.world
-        self._recording, self._places, self._names = recording, recording.places, names
-        self._states: Particles = recording.states
-        assert isinstance(world, Spread | Food)
-        target = "food" if isinstance(world, Food) else "landmark"
+        self._recording, self._names = recording, names
         agents, tasks = int(recording.size.agents), int(recording.size.tasks)
-        radius, half_width = world.physics.agent_radius, world.half_width
-        self._ranked = naming(recording.run.settings.policy.mask).hears_ranks
-        self.legend = (
-            f"{'Number in a disc: place by rank, 1 is the highest. ' if self._ranked else ''}Dotted: what an agent "
-            f"weighs each {target} with in its last block, from {1 / LINE_SHADES:g} up. Solid: where it came from."
+        self._ranked = recording.policy.hears_ranks
+        place = "Number: place by rank, 1 is the highest. " if self._ranked else ""
+        task = recording.world.task
+        chosen, weighed = f"leads to the {task} an agent chooses", f"is as dark as an agent's weight for that {task}"
+        self.legend = f"{place}A line {chosen if recording.choices is None else weighed}."
+        axes.set(xlim=(0, 1), ylim=(0, 1), xticks=[], yticks=[])
+        axes.spines[:].set_color("#d0d0d0")
+        self._above = np.stack([(np.arange(agents) + 0.5) / agents, np.full(agents, 0.8)], axis=1)
+        below = np.stack([(np.arange(tasks) + 0.5) / max(tasks, 1), np.full(tasks, 0.2)], axis=1)
+        self._lines = LineCollection(
+            [(above, task) for above in self._above for task in below], linewidths=0.25 * text_size, zorder=1
         )
-        self._colours = np.asarray([to_rgb(agent_colour(agent)) for agent in range(agents)])
-
-        furthest = max(1.0, float(np.abs(self._states.positions).max()) / half_width)
-        reach = half_width * min(furthest, FURTHEST_SHOWN) + 1.3 * radius
-        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
-        for spine in axes.spines.values():
-            spine.set_color("#d0d0d0")
-        axes.add_patch(
-            Rectangle((-half_width,) * 2, 2 * half_width, 2 * half_width, fill=False, color="#e4e4e4", linewidth=1)
-        )
-
-        def discs(size: float, count: int, **style) -> EllipseCollection:
-            sizes = [2 * size] * count
-            made = EllipseCollection(
-                sizes, sizes, [0.0] * count, units="xy", offsets=[(0, 0)] * count, offset_transform=axes.transData
-            )
-            made.set(**style)
-            axes.add_collection(made, autolim=False)
-            return made
-
-        self._trails = LineCollection([], linewidths=2.2, zorder=1, capstyle="round", colors=self._colours, alpha=0.5)
-        self._attention = LineCollection([], linewidths=2.6, linestyles=(0, (1, 1)), zorder=2)
-        for lines in (self._trails, self._attention):
-            axes.add_collection(lines, autolim=False)
-        if isinstance(world, Food):
-            self._tasks = [discs(world.food_radius, tasks, facecolor="#4c9a2a", edgecolor=TASK_COLOUR, zorder=3)]
-            label_at = world.food_radius * 1.2
-        else:  # a ring an agent fits into, above the agents so that one can see how well it does
-            ring = discs(radius, tasks, facecolor="none", edgecolor=TASK_COLOUR, linestyle=(0, (2, 2)), zorder=4.5)
-            self._tasks = [ring, discs(radius / 7, tasks, color=TASK_COLOUR, zorder=3)]
-            label_at = radius * 0.8
-        self._task_labels = [
-            axes.text(0, 0, str(task + 1), fontsize=0.8 * text_size, color=TASK_COLOUR, zorder=6, clip_on=True)
-            for task in range(tasks if names else 0)
-        ]
-        self._label_at = np.asarray([label_at, label_at])
-        self._agents = discs(radius, agents, facecolor=self._colours, edgecolor="white", linewidth=0.8, zorder=4)
+        axes.add_collection(self._lines, autolim=False)
+        # As large as the text, which knows how large the picture is, and as fits.
+        most = max(agents, tasks, 1)
+        token, written = 4.6 * text_size * min(1.0, 5 / most), text_size * min(1.0, 10 / most)
+        for agent, (x, y) in enumerate(self._above):
+            axes.plot(x, y, "o", color=agent_colour(agent), markersize=token, markeredgecolor="white", zorder=3)
+        for number, (x, y) in enumerate(below, start=1):
+            axes.plot(x, y, "s", color="#30363d", markersize=0.8 * token, markeredgecolor="white", zorder=3)
+            axes.text(x, y, str(number), color="white", ha="center", va="center", fontsize=written, zorder=4)
+        small = 0.85 * text_size
+        axes.text(0.01, 0.97, "agents", va="top", fontsize=small, color="#606060")
+        axes.text(0.01, 0.03, tasks_named(recording.world), fontsize=small, color="#606060")
         self._labels = [
             axes.text(
-                0,
-                0,
+                at[0],
+                at[1],
                 "",
+                color=text_on(agent_colour(agent)),
                 ha="center",
                 va="center",
-                fontsize=text_size,
-                color=text_on(agent_colour(agent)),
-                zorder=5,
-                linespacing=0.95,
+                fontsize=written,
                 fontweight="bold",
-                clip_on=True,
+                zorder=4,
             )
-            for agent in range(agents)
+            for agent, at in enumerate(self._above)
         ]
 
     def show(self, frame: int) -> None:
-        past = np.asarray(self._states.positions[max(0, frame - TRAIL_FRAMES) : frame + 1])
-        positions, tasks = past[-1], np.asarray(self._states.tasks[frame])
-        self._agents.set_offsets(positions)
-        for kind in self._tasks:
-            kind.set_offsets(tasks)
-        for label, place in zip(self._task_labels, tasks + self._label_at, strict=False):
-            label.set_position(tuple(place))
-        for agent, (label, position) in enumerate(zip(self._labels, positions, strict=True)):
-            name, place = agent_name(agent), self._places[frame, agent]
+        recording = self._recording
+        for agent, label in enumerate(self._labels):
+            name, place = agent_name(agent), recording.places[frame, agent]
             label.set_text(name if not self._ranked else f"{name}\n#{place}" if self._names else str(place))
-            label.set_position(tuple(position))
-        self._show_attention(positions, tasks, self._recording.choices[frame])
-        self._show_trails(past)
+        colours = []
+        for agent in range(len(self._labels)):
+            weights = np.clip(self._weights(frame, agent), 0.0, 1.0)
+            colours += [(*to_rgb(agent_colour(agent)), float(weight)) for weight in weights]
+        self._lines.set_color(colours)
 
-    def _show_attention(
-        self,
-        positions: Float[np.ndarray, "agent 2"],
-        tasks: Float[np.ndarray, "task 2"],
-        choices: Float[np.ndarray, "agent task"],
-    ) -> None:
-        ends = np.broadcast_to(tasks, (len(positions), *tasks.shape))
-        begins = np.broadcast_to(positions[:, None], ends.shape)
-        self._attention.set_segments(list(np.stack([begins, ends], axis=2).reshape(-1, 2, 2)))
-        # Eight agents and eight tasks make 64 lines: at full strength they would cover everything else, and in
-        # as many shades as there are weights a movie would be twice as large.
-        shades = np.floor(np.clip(choices, 0.0, 1.0) * LINE_SHADES) / LINE_SHADES
-        colours = np.concatenate(
-            [
-                np.repeat(self._colours, len(tasks), axis=0),
-                np.where(shades > 0, 0.3 + 0.7 * shades, 0.0).reshape(-1, 1),
-            ],
-            axis=1,
-        )
-        self._attention.set_color(colours.tolist())
-
-    def _show_trails(self, past: Float[np.ndarray, "frame agent 2"]) -> None:
-        self._trails.set_segments(list(past.swapaxes(0, 1)))
+    def _weights(self, frame: int, agent: int) -> np.ndarray:
+        """Of each task. A policy that is more than a function of one view tells only what was done."""
+        recording = self._recording
+        if recording.choices is not None:
+            return recording.choices[frame, agent]
+        numbers, kind = np.arange(int(recording.size.tasks)), recording.world.action_kind
+        if isinstance(kind, Continuous):
+            return np.zeros(len(numbers))
+        fixed = kind.fixed_actions if isinstance(kind, ActOrChooseTask) else 0
+        return (numbers == recording.actions[frame, agent] - fixed).astype(float)
 
 
-SCENES: dict[str, type[Scene]] = {"spread": ParticleScene, "food": ParticleScene}
-"""By the world's name."""
-
-
-def scene_of(world_name: str) -> type[Scene]:
-    if world_name not in SCENES:
-        known = ", ".join([*SCENES, "smaclite"])
-        raise UserError(f"there is no picture of the world {world_name!r} yet; there are {known}.")
-    return SCENES[world_name]
+def scene_of(world: World) -> type[Scene]:
+    return world.scene() or TokenScene

@@ -1,5 +1,6 @@
 """Tables, computed from the rows in episodes.csv and from nothing else."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,16 +14,13 @@ from rich.table import Table
 
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, score_interval, seed_interval, wilson_interval
-from diamond_attention.reports.episodes import SAME_EPISODE, by_size_and_play, newest_episodes
-from diamond_attention.reports.names import place_of, policy_name
-from diamond_attention.reports.paper import PAPER_XOR
+from diamond_attention.policies.registry import described
+from diamond_attention.reports.episodes import by_size_and_play, newest_episodes, same_episode
+from diamond_attention.reports.paper import paper_number
+from diamond_attention.runs.folder import Run
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.record import Run
 from diamond_attention.runs.settings import Settings, flat, to_json
-from diamond_attention.worlds.xor import floor
-
-PARTICLE_MEASURES = {"spread": ("collisions", "covered"), "food": ("collections", "collisions")}
-"""Worlds whose tables show the paper's R, the return divided by the agents, and what they print beside it."""
+from diamond_attention.worlds.contract import Scoring, TeamSize, World
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,20 @@ class Line:
     preset: str
     overrides: str
     """Settings that differ from the preset's and have no column of their own."""
-    shaped: bool
+    method: str
+    tags: tuple[str, ...]
+    """Words for settings of the world that deserve one."""
     mask: str
+    """The key of the policy's description: the kind of mask where it is Diamond Attention."""
+    policy: str
+    """The policy as readers know it."""
     trained_on: str
     played_on: tuple[int, int]
+    played_at: str
+    """The same for readers: a size, or a map."""
     simulator: str
-    map: str
-    """SMAClite: the map played; empty elsewhere."""
-    jitter: str
-    """SMAClite: how far units started from their places."""
+    varied: dict[str, str]
+    """What the world let this evaluation vary: the map, how far units started from their places."""
     play: str
     dropout: str
     seeds_trained: int
@@ -51,7 +54,7 @@ class Line:
     episodes: int
     """For each seed; the smallest number if they differ."""
     measure: str
-    """success; R, the return divided by the agents; or return."""
+    """success, battle_won, return; or R, the return divided by the agents."""
     mean: float
     low: float
     high: float
@@ -63,9 +66,13 @@ class Line:
     commit: str
     device: str
     """What it was trained on; several if the runs differ."""
-    floor: float | None
-    """XOR: what independent play can reach at most."""
+    chance: float | None
+    """What independent play can reach at most, where that is known."""
     paper: float | None
+    place: int
+    """Of the policy among others."""
+    scoring: Scoring
+    """The world's."""
 
     @property
     def interval(self) -> Interval:
@@ -82,62 +89,65 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
         groups[(run.preset, run.settings, run.started_from)].append(run)
     lines = []
     for (preset, settings, started_from), members in groups.items():
-        played: dict[tuple, dict[int, list[dict[str, str]]]] = defaultdict(dict)
+        played: dict[Any, dict[int, list[dict[str, str]]]] = defaultdict(dict)
         for run in members:
-            chosen = newest_episodes(run) if episodes is None else by_size_and_play(episodes.get(run.path, []))
-            for key, rows in chosen.items():
-                played[key][run.seed] = rows
+            chosen = (
+                newest_episodes(run)
+                if episodes is None
+                else by_size_and_play(settings.world, episodes.get(run.path, []))
+            )
+            for way, rows in chosen.items():
+                played[way][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
-        for (simulator, agents, tasks, play, dropout, map_name, jitter), by_seed in played.items():
+        world, policy = settings.world, described(settings.policy)
+        scoring = world.scoring
+        sizes = [TeamSize(int(s.agents), int(s.tasks)) for s in settings.sizes]
+        for way, by_seed in played.items():
             by_seed = {seed: rows for seed, rows in sorted(by_seed.items()) if seed not in failed}
             if not by_seed:
                 continue
             columns = next(iter(by_seed.values()))[0]
-            is_particles = settings.world.name in PARTICLE_MEASURES
-            measure = "R" if is_particles else next(m for m in (*RATES, "return") if m in columns)
-            column, share = ("return", 1 / int(agents)) if measure == "R" else (measure, 1.0)
-            per_seed = {seed: share * _mean_of(column, rows) for seed, rows in by_seed.items()}
-            others = [name for name in columns if name not in (*SAME_EPISODE, column)]
+            share = 1 / way.size[0] if scoring.per_agent else 1.0
+            per_seed = {seed: share * _mean_of(scoring.score, rows) for seed, rows in by_seed.items()}
+            others = [name for name in columns if name not in (*same_episode(world), scoring.score)]
             each = min(len(rows) for rows in by_seed.values())
-            outcomes = {float(row[column]) for rows in by_seed.values() for row in rows}
-            if measure != "R" and len(per_seed) == 1 and outcomes <= {0.0, 1.0}:
+            if scoring.rate and len(per_seed) == 1:
                 # With one run there is no spread over runs; say how well this one policy is known.
                 rate = next(iter(per_seed.values()))
                 interval = wilson_interval(round(rate * each), each)
             else:
-                interval = (seed_interval if measure in RATES else score_interval)(list(per_seed.values()))
-            size = (int(agents), int(tasks))
-            is_xor = settings.world.name == "xor"
-            trained = [(int(s.agents), int(s.tasks)) for s in settings.sizes]
+                interval = (seed_interval if scoring.rate else score_interval)(list(per_seed.values()))
             lines.append(
                 Line(
-                    world=settings.world.name,
+                    world=world.name,
                     preset=preset,
                     overrides=_overrides(preset, settings, started_from),
-                    shaped=bool(getattr(settings.world, "shaped", False)),
-                    mask=settings.policy.mask,
-                    trained_on=getattr(settings.world, "map", " ".join(f"{n}x{k}" for n, k in trained)),
-                    played_on=size,
-                    simulator=simulator,
-                    map=map_name,
-                    jitter=jitter,
-                    play=play,
-                    dropout=dropout,
+                    method=settings.method.name,
+                    tags=world.tags(),
+                    mask=policy.key,
+                    policy=policy.in_play(way.dropout),
+                    trained_on=_trained_on(world, sizes),
+                    played_on=way.size,
+                    played_at=_as_varied(world, way.varied).played_at(TeamSize(*way.size)),
+                    simulator=way.simulator,
+                    varied=dict(way.varied),
+                    play=way.play,
+                    dropout=way.dropout,
                     seeds_trained=len(members),
                     seeds_failed=len(failed),
                     seeds_missing=len(members) - len(failed) - len(per_seed),
                     episodes=each,
-                    measure=measure,
+                    measure="R" if scoring.per_agent else scoring.score,
                     **interval._asdict(),
                     seeds=tuple(sorted(per_seed)),
                     per_seed=tuple(per_seed[seed] for seed in sorted(per_seed)),
                     measures={name: _summary([_mean_of(name, rows) for rows in by_seed.values()]) for name in others},
                     commit=_shared(members, "commit"),
                     device=_shared(members, "device"),
-                    floor=floor(*size) if is_xor else None,
-                    paper=PAPER_XOR.get((settings.policy.mask, trained[0], size, play))
-                    if is_xor and len(trained) == 1
-                    else None,
+                    chance=None if scoring.chance is None else scoring.chance(*way.size),
+                    paper=paper_number(world.name, policy.key, sizes, way),
+                    place=policy.place,
+                    scoring=scoring,
                 )
             )
     if not lines:
@@ -145,10 +155,22 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
     return sorted(
         lines,
         key=lambda x: (
-            (x.world, x.played_on, x.jitter, x.trained_on),
-            (place_of(x.mask), x.preset, x.simulator, x.dropout == "off", x.play),
+            (x.world, x.played_on, x.varied.get("jitter", ""), x.trained_on),
+            (x.method, x.place, x.mask, x.preset, x.simulator, x.dropout == "off", x.play),
         ),
     )
+
+
+def _trained_on(world: World, sizes: Sequence[TeamSize]) -> str:
+    """Of a world whose sizes follow from its map, the map alone: how starts were scattered is an override."""
+    scored = world.as_scored()
+    return " ".join(dict.fromkeys(scored.played_at(size) for size in sizes))
+
+
+def _as_varied(world: World, varied: Sequence[tuple[str, str]]) -> World:
+    """The world as that evaluation played it."""
+    kinds = {name: type(getattr(world, name)) for name, _ in varied}
+    return dataclasses.replace(world.as_scored(), **{name: kinds[name](value) for name, value in varied})  # type: ignore[type-var]
 
 
 def _mean_of(column: str, rows: Sequence[Mapping[str, str]]) -> float:
@@ -163,31 +185,44 @@ def _shared(runs: Sequence[Run], name: str) -> str:
     return ", ".join(sorted({str(run.environment.get(name, "unknown")) for run in runs}))
 
 
-OWN_COLUMNS = ("agents", "tasks", "policy.mask", "world.shaped", "world.map")
+OWN_COLUMNS = ("agents", "tasks", "method", "policy.kind", "policy.mask", "world.map")
+
+
+def _usual(preset: str, settings: Settings) -> Settings:
+    """The preset; where the run has another method or kind of policy, with that one's defaults."""
+    usual = PRESETS[preset][1]
+    if settings.method.name != usual.method.name:
+        usual = dataclasses.replace(usual, method=type(settings.method)())
+    if settings.policy.kind != usual.policy.kind:
+        usual = dataclasses.replace(usual, policy=type(settings.policy)())
+    return usual
 
 
 def _overrides(preset: str, settings: Settings, started_from: str | None) -> str:
-    usual = dict(flat(to_json(PRESETS[preset][1]))) if preset in PRESETS else {}
+    usual = dict(flat(to_json(_usual(preset, settings)))) if preset in PRESETS else {}
+    own_words = {f"world.{tag}" for tag in settings.world.tags()}
     changed = [
         f"{name}={value}"
         for name, value in flat(to_json(settings))
-        if usual and name not in OWN_COLUMNS and usual.get(name) != value
+        if usual and name not in OWN_COLUMNS and name not in own_words and usual.get(name) != value
     ]
     return " ".join([*changed, *([f"from={started_from}"] if started_from else [])])
 
 
 def print_table(lines: Sequence[Line]) -> None:
-    """Prints a table for each measure, as wide as the terminal, or as wide as it needs where there is none."""
+    """Prints a table for each measure: never cut, so on a narrow terminal its lines wrap as the terminal does."""
     console = Console()
     for part in _by_kind(lines):
-        (console if console.is_terminal else Console(width=130)).print(as_rich(part))
+        table = as_rich(part)
+        needed = Console(width=10_000).measure(table).maximum
+        (console if console.width >= needed else Console(width=needed)).print(table)
 
 
 def as_rich(lines: Sequence[Line]) -> Table:
     """The table a person reads, of lines that share their measure."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=_title(lines), title_justify="left")
     for heading in _headings(lines):
-        table.add_column(heading, justify="left" if heading in TEXT_HEADINGS else "right")
+        table.add_column(heading, justify="left" if heading in TEXT_HEADINGS else "right", no_wrap=True)
     before = None
     for row in text_rows(lines):
         if before not in (None, row[2:4]):
@@ -217,55 +252,37 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 
 def _by_kind(lines: Sequence[Line]) -> list[list[Line]]:
-    """Lines that can stand in one table: the same measure, and for R the same world, whose measures it prints."""
-    parts: dict[tuple, list[Line]] = defaultdict(list)
+    """Lines that can stand in one table: those of one world, whose measures it prints."""
+    parts: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
-        parts[(line.measure, line.world if line.measure == "R" else "")].append(line)
+        parts[line.world].append(line)
     return list(parts.values())
 
 
 TEXT_HEADINGS = ("policy", "preset", "trained", "played", "simulator")
 PLAYS = ("greedy", "sampled")
 
-TITLES = {
-    "success": "Success rate",
-    "R": "R, the return divided by the agents",
-    "battle_won": "Win rate",
-    "return": "Return of the team",
-}
-RATES = ("success", "battle_won")
-"""Measures between 0 and 1. Others have no bounds that an interval must respect."""
 OVER_SEEDS = "mean over training seeds [95 % bootstrap interval over those seeds]"
 SCORES_OVER_SEEDS = "mean over training seeds [95 % interval over those seeds, Student's t]"
 OVER_EPISODES = "one training seed [95 % Wilson interval over its episodes]"
-MEASURE_TITLES = {
-    "collisions": "collisions: ordered pairs of overlapping agents, summed over an episode's steps",
-    "covered": "covered: the share of landmarks under an agent, summed likewise",
-    "collections": "collections: foods collected in an episode",
-}
 
 
 def _title(lines: Sequence[Line]) -> str:
-    measure = lines[0].measure
-    if measure not in RATES:
+    scoring = lines[0].scoring
+    if not scoring.rate:
         over = SCORES_OVER_SEEDS
     else:
         over = OVER_EPISODES if all(len(line.seeds) == 1 for line in lines) else OVER_SEEDS
-    title = f"{TITLES[measure]}: {over}"
-    return "\n".join([title, *(MEASURE_TITLES[name] for name in _shown_measures(lines))])
+    explained = [f"{name}: {meaning}" for name, meaning in scoring.measures.items()]
+    return "\n".join([f"{scoring.name}: {over}", *explained])
 
 
 def _headings(lines: Sequence[Line]) -> list[str]:
     simulator = ["simulator"] if _several_simulators(lines) else []
-    if lines[0].measure == "R":
-        results = ["R greedy π*", "R sampled π", *(f"{name} π*/π" for name in _shown_measures(lines))]
-    else:
-        results = ["greedy π*", "sampled π"]
-    return ["policy", "preset", "trained", "played", *simulator, "seeds", *results, *_beside(lines)]
-
-
-def _shown_measures(lines: Sequence[Line]) -> tuple[str, ...]:
-    return PARTICLE_MEASURES[lines[0].world] if lines[0].measure == "R" else ()
+    score = "R " if lines[0].measure == "R" else ""
+    measures = [f"{name} π*/π" for name in lines[0].scoring.measures]
+    results = [f"{score}greedy π*", f"{score}sampled π", *measures, *_beside(lines)]
+    return ["policy", "preset", "trained", "played", *simulator, "seeds", *results]
 
 
 def _several_simulators(lines: Sequence[Line]) -> bool:
@@ -273,38 +290,36 @@ def _several_simulators(lines: Sequence[Line]) -> bool:
 
 
 def _beside(lines: Sequence[Line]) -> list[str]:
-    return ["paper π*/π", "floor"] if lines[0].measure == "success" else []
+    return ["paper π*/π", "chance"] if lines[0].scoring.chance is not None else []
 
 
 def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     """Greedy and sampled play of the same policies side by side, as the paper's Table 1 has them."""
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
-        name = " ".join(filter(None, [line.preset, "shaped" if line.shaped else "", line.overrides]))
-        played_on = "x".join(map(str, line.played_on))
-        if line.map:
-            played_on = line.map if float(line.jitter) == 0 else f"{line.map} ±{float(line.jitter):g}"
-        pairs[(name, line.mask, line.dropout, line.trained_on, played_on, line.simulator)][line.play] = line
+        name = " ".join(filter(None, [line.preset, *line.tags, line.overrides]))
+        by = "" if line.method == "ppo" else f", {line.method}"
+        pairs[(line.policy + by, name, line.trained_on, line.played_at, line.simulator)][line.play] = line
     rows = []
-    for (name, mask, dropout, trained_on, played_on, simulator), by_play in pairs.items():
+    for (policy, name, trained_on, played_at, simulator), by_play in pairs.items():
         some = next(iter(by_play.values()))
-        cells = [policy_name(mask, dropout), name, trained_on, played_on]
+        cells = [policy, name, trained_on, played_at]
         if _several_simulators(lines):
             cells.append(simulator)
         cells.append(f"{len(some.per_seed)}/{some.seeds_trained}")
         cells += [_value(by_play[play]) if play in by_play else "" for play in PLAYS]
-        for measure in _shown_measures(lines):
+        for measure in lines[0].scoring.measures:
             means = [by_play[play].measures[measure]["mean"] if play in by_play else None for play in PLAYS]
             cells.append(_pair(means, 1))
         if _beside(lines):
             cells.append(_pair([by_play[play].paper if play in by_play else None for play in PLAYS], 2))
-            cells.append("" if some.floor is None else f"{some.floor:.3f}")
+            cells.append("" if some.chance is None else f"{some.chance:.3f}")
         rows.append(cells)
     return rows
 
 
 def _value(line: Line) -> str:
-    if line.measure in ("success", "battle_won"):  # rates
+    if line.scoring.rate:
         return str(line.interval)
     # One run has no spread over runs, and an interval from one number to itself would look like certainty.
     return line.interval.with_decimals(1) if len(line.per_seed) > 1 else f"{line.mean:.1f}"
@@ -318,4 +333,11 @@ def _pair(values: Sequence[float | None], decimals: int) -> str:
 
 
 def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    return [asdict(line) for line in lines]
+    """One flat record a line: what was varied, and the words for the world's settings, stand beside the rest."""
+    records = []
+    for line in lines:
+        record = asdict(dataclasses.replace(line, scoring=Scoring()))
+        for name in ("scoring", "place", "tags", "varied"):
+            del record[name]
+        records.append({**record, **line.varied, **dict.fromkeys(line.tags, True)})
+    return records

@@ -1,34 +1,16 @@
-"""From settings to the things they describe: world, weights, learner."""
+"""From settings to a learner: what `update` is a function of, and the state before the first one."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
 
-from diamond_attention.critics import CommonCritic
-from diamond_attention.learning.ppo import Learner, LearnerState, Weights, begin
-from diamond_attention.policies.diamond import DiamondPolicy
-from diamond_attention.runs.settings import PolicySettings, Settings
-from diamond_attention.worlds.contract import TeamSize, World
+from diamond_attention.learning.contract import Learner, LearnerState, Method
+from diamond_attention.learning.registry import METHODS
+from diamond_attention.runs.settings import Settings
 
 
-def build_policy(world: World, settings: PolicySettings, key: PRNGKeyArray) -> DiamondPolicy:
-    """A policy for this world's views and actions, with fresh weights."""
-    view, _ = _example_views(world)
-    return DiamondPolicy(
-        view.agents.shape[-1],
-        view.tasks.shape[-1],
-        world.action_kind,
-        width=settings.width,
-        mask=settings.mask,
-        dropout_rate=settings.dropout_rate,
-        key=key,
-    )
-
-
-def build_critic(world: World, settings: PolicySettings, key: PRNGKeyArray) -> CommonCritic:
-    _, team_view = _example_views(world)
-    return CommonCritic(team_view.agents.shape[-1], team_view.tasks.shape[-1], width=settings.width, key=key)
+def method_of(settings: Settings) -> Method:
+    return METHODS[settings.method.name]
 
 
 def build_learner(settings: Settings) -> Learner:
@@ -37,7 +19,9 @@ def build_learner(settings: Settings) -> Learner:
         world=settings.world,
         sizes=tuple((int(size.agents), int(size.tasks)) for size in settings.sizes),
         hold=settings.rank_hold,
-        ppo=settings.ppo,
+        policy=settings.policy,
+        method=settings.method,
+        episode_steps=settings.method.episode_steps(settings.world),
         total_updates=settings.total_updates,
     )
 
@@ -54,27 +38,9 @@ class _Frozen(eqx.Module):
 # One compiled program for each settings, called once a seed: orthogonal initialisation must not be vmapped.
 @eqx.filter_jit
 def _begin_learning(frozen: _Frozen, seed) -> LearnerState:
-    learner = build_learner(frozen.settings)
-    policy_key, critic_key, learner_key = jax.random.split(jax.random.key(seed), 3)
-    weights = Weights(
-        build_policy(learner.world, frozen.settings.policy, policy_key),
-        build_critic(learner.world, frozen.settings.policy, critic_key),
-    )
-    return begin(learner, weights, learner_key)
+    return method_of(frozen.settings).begin(build_learner(frozen.settings), jax.random.key(seed))
 
 
 def shape_of_learner(settings: Settings) -> LearnerState:
     """What a checkpoint of these settings must look like: shapes and dtypes, nothing computed."""
     return jax.eval_shape(lambda: begin_learning(settings, 0))
-
-
-def _example_views(world: World):
-    """The shapes of one agent's view and of the team view."""
-
-    def look():
-        size = TeamSize(world.max_agents, world.max_tasks)
-        state = world.reset(jax.random.key(0), size)
-        views = world.views(state, jnp.zeros(world.max_agents, jnp.float32))
-        return jax.tree.map(lambda x: x[0], views), world.team_view(state)
-
-    return jax.eval_shape(look)

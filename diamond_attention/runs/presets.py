@@ -2,8 +2,10 @@
 
 import dataclasses
 
-from diamond_attention.learning.ppo import PpoSettings
-from diamond_attention.runs.settings import PolicySettings, Settings
+from diamond_attention.errors import UserError
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
@@ -62,13 +64,15 @@ SMALL_PARTICLES = dataclasses.replace(FAST_PARTICLES, envs=256, batch=1024, prec
 # seeds each, no mask, collisions counted 1, 3, 5 and 12 times: 101, 121, 143, 136; with 4 and 4: 7, 15, 11, 13.
 CAUTIOUS_FOOD = Food(caution=5.0)
 
-SPREAD_PAPER = Settings(world=Spread(), agents="4", ppo=PAPER_PARTICLES, total_steps=1_200_000, checkpoint_every=10)
-SPREAD_GPU = Settings(world=Spread(), agents="4", ppo=FAST_PARTICLES, total_steps=24_000_000, checkpoint_every=50)
+SPREAD_PAPER = Settings(
+    world=Spread(), agents="4", method=PAPER_PARTICLES, total_steps=1_200_000, checkpoint_every=10
+)
+SPREAD_GPU = Settings(world=Spread(), agents="4", method=FAST_PARTICLES, total_steps=24_000_000, checkpoint_every=50)
 SPREAD_CPU = Settings(
     world=Spread(),
     agents="4",
-    policy=PolicySettings(width=32),
-    ppo=SMALL_PARTICLES,
+    policy=DiamondSettings(width=32),
+    method=SMALL_PARTICLES,
     total_steps=2_500_000,
     checkpoint_every=20,
 )
@@ -82,7 +86,7 @@ SMACLITE_GPU = Settings(
     world=Smaclite("2s3z", jitter=2.0, jitter_share=0.5),
     agents="map",
     tasks="map",
-    ppo=PpoSettings(
+    method=PpoSettings(
         envs=512,
         steps=32,
         batch=2048,
@@ -106,8 +110,8 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "learned too. Start here.",
         Settings(
             world=Xor(),
-            policy=PolicySettings(),
-            ppo=PpoSettings(
+            policy=DiamondSettings(),
+            method=PpoSettings(
                 # One step a rollout: every XOR episode is one step long, so two would only halve the teams.
                 # 512 teams instead of 64: at n=k=5 random play wins 4 % of games, and a gradient from five
                 # wins a batch is noise.
@@ -127,8 +131,8 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "two cores finish in minutes. Learns n=k=2 and n=k=3, not more.",
         Settings(
             world=Xor(),
-            policy=PolicySettings(width=32),
-            ppo=PpoSettings(envs=64, steps=2, batch=128, epochs=1, learning_rate=2e-4, anneal=True),
+            policy=DiamondSettings(width=32),
+            method=PpoSettings(envs=64, steps=2, batch=128, epochs=1, learning_rate=2e-4, anneal=True),
             total_steps=40_000,
             checkpoint_every=100,
         ),
@@ -137,7 +141,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "The XOR game with the numbers of the paper's appendix (what it does not state is SB3's default).",
         Settings(
             world=Xor(),
-            ppo=PAPER,
+            method=PAPER,
             total_steps=50_000,
             checkpoint_every=100,
         ),
@@ -159,7 +163,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "Food Collection, trained with 4 agents and 4 foods, with the numbers of the paper's appendix; where it is "
         "silent, values are normalised and the learning rate annealed.",
         dataclasses.replace(
-            SPREAD_PAPER, world=Food(), ppo=dataclasses.replace(PAPER_PARTICLES, entropy_coefficient=0.001)
+            SPREAD_PAPER, world=Food(), method=dataclasses.replace(PAPER_PARTICLES, entropy_coefficient=0.001)
         ),
     ),
     "food-gpu": (
@@ -177,7 +181,7 @@ PRESETS: dict[str, tuple[str, Settings]] = {
             world=Smaclite("2s3z"),
             agents="map",
             tasks="map",
-            ppo=dataclasses.replace(PAPER, envs=8, steps=160, batch=320, epochs=10, entropy_coefficient=0.001),
+            method=dataclasses.replace(PAPER, envs=8, steps=160, batch=320, epochs=10, entropy_coefficient=0.001),
             total_steps=1_200_000,
             checkpoint_every=50,
         ),
@@ -190,10 +194,17 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "SMAClite's 2s3z for two CPU cores, our settings: half the width and small batches.",
         dataclasses.replace(
             SMACLITE_GPU,
-            policy=PolicySettings(width=32),
-            ppo=dataclasses.replace(SMACLITE_GPU.ppo, envs=64, batch=512, precision="float32"),
+            policy=DiamondSettings(width=32),
+            method=dataclasses.replace(SMACLITE_GPU.ppo, envs=64, batch=512, precision="float32"),
             total_steps=900_000,
             checkpoint_every=100,
         ),
     ),
 }
+
+
+def register_preset(name: str, description: str, settings: Settings) -> None:
+    """Makes settings of your own known as a preset: `diamond train NAME --with FILE.py`."""
+    if PRESETS.get(name, (description, settings)) != (description, settings):
+        raise UserError(f"there is already a preset called {name!r}; choose another name.")
+    PRESETS[name] = (description, settings)

@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress(Protocol):
-    def begin(self, what: str, total: int, done: int) -> None: ...
+    def begin(self, what: str, total: int, done: int, unit: str = "steps") -> None: ...
 
     def advance(self, done: int, shown: dict[str, float]) -> None: ...
 
@@ -24,7 +24,7 @@ class Progress(Protocol):
 class Quiet:
     """Says only what must not be missed: skipped checkpoints and failed seeds, on standard error."""
 
-    def begin(self, what: str, total: int, done: int) -> None:
+    def begin(self, what: str, total: int, done: int, unit: str = "steps") -> None:
         pass
 
     def advance(self, done: int, shown: dict[str, float]) -> None:
@@ -56,9 +56,10 @@ class _Rate:
 class Lines:
     """One line every few seconds, for logs and pipes."""
 
-    def begin(self, what: str, total: int, done: int) -> None:
-        self.what, self.total, self.rate, self.last = what, total, _Rate(done), time.perf_counter()
-        print(f"{what}: {total:,} steps; compiling first", flush=True)
+    def begin(self, what: str, total: int, done: int, unit: str = "steps") -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.rate, self.last = _Rate(done), time.perf_counter()
+        print(f"{what}: {total:,} {unit}; compiling first", flush=True)
 
     def advance(self, done: int, shown: dict[str, float]) -> None:
         rate = self.rate.update(done)
@@ -66,8 +67,8 @@ class Lines:
             return
         self.last = time.perf_counter()
         left = (self.total - done) / rate
-        how_far = f"{done:,} of {self.total:,} steps, {_described(shown)}{rate:,.0f} steps/s, {left:.0f} s left"
-        print(f"{self.what}: {how_far}", flush=True)
+        how_far = f"{done:,} of {self.total:,} {self.unit}, {_described(shown)}{rate:,.0f} {self.unit}/s"
+        print(f"{self.what}: {how_far}, {left:.0f} s left", flush=True)
 
     def say(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
@@ -90,14 +91,14 @@ class Terminal:
             console=Console(stderr=True),
         )
 
-    def begin(self, what: str, total: int, done: int) -> None:
-        self.rate = _Rate(done)
+    def begin(self, what: str, total: int, done: int, unit: str = "steps") -> None:
+        self.rate, self.unit = _Rate(done), unit
         self.bar.start()
         self.task: TaskID = self.bar.add_task(what, total=total, completed=done, shown="compiling")
 
     def advance(self, done: int, shown: dict[str, float]) -> None:
         rate = self.rate.update(done)
-        speed = f"{rate:,.0f} steps/s" if rate else ""
+        speed = f"{rate:,.0f} {self.unit}/s" if rate else ""
         self.bar.update(self.task, completed=done, shown=_described(shown) + speed)
 
     def say(self, sentence: str) -> None:
@@ -105,6 +106,7 @@ class Terminal:
 
     def end(self, sentence: str) -> None:
         self.bar.stop()
+        self.bar.remove_task(self.task)
         print(sentence, flush=True)
 
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
+from diamond_attention.actions import Actions, ActOrChooseTask, ChooseTask, Continuous, random_actions
 from diamond_attention.view import AgentView, viewer_first
-from diamond_attention.worlds.contract import Actions, State, TeamSize, World, as_scored, no_actions, sizes_of
+from diamond_attention.worlds.contract import State, TeamSize, World, no_actions
 
 STEPS = 5
 
@@ -30,7 +30,7 @@ def check_world(world: World, size: TeamSize | None = None, seed: int = 0) -> No
     `size` is the team to play with, the largest by default; give a smaller one to see the padding. A world that is
     only played at sizes of its own is checked at the first of them.
     """
-    size = size or (sizes_of(world) or (TeamSize(world.max_agents, world.max_tasks),))[0]
+    size = size or (world.sizes or (TeamSize(world.max_agents, world.max_tasks),))[0]
     _check_facts(world, size)
     key = jax.random.key(seed)
     ranks = jax.random.uniform(key, (world.max_agents,), jnp.float32)
@@ -40,7 +40,7 @@ def check_world(world: World, size: TeamSize | None = None, seed: int = 0) -> No
         views = world.views(state, ranks)
         _check_views(world, state, views, ranks, size)
         _check_team_view(world, state, size)
-        actions = _random_actions(world, views, action_key)
+        actions = random_actions(world.action_kind, views, action_key)
         _check_step(world, state, actions, step_key, step)
         transition = world.step(state, actions, step_key)
         if bool(transition.terminated):
@@ -57,6 +57,7 @@ def _require(promise: bool | np.bool_ | Array, sentence: str) -> None:
 
 def _check_facts(world: World, size: TeamSize) -> None:
     _require(dataclasses.is_dataclass(world), "the world must be a frozen dataclass: its fields are its settings.")
+    _require(World in type(world).__mro__, "the world must inherit from World, for the facts it does not state.")
     fields = {field.name for field in dataclasses.fields(world)}  # type: ignore[arg-type]
     for name in ("max_agents", "max_tasks"):
         _require(name in fields, f"the world needs a field {name}: the padding is set by whoever plays it.")
@@ -78,13 +79,15 @@ def _check_facts(world: World, size: TeamSize) -> None:
         0 < int(size.agents) <= world.max_agents and 0 <= int(size.tasks) <= world.max_tasks,
         f"size {tuple(size)} does not fit the padding ({world.max_agents} agents, {world.max_tasks} tasks).",
     )
-    scored = as_scored(world)
+    scored = world.as_scored()
     _require(
         (scored.name, scored.max_agents, scored.max_tasks, scored.action_kind)
         == (world.name, world.max_agents, world.max_tasks, world.action_kind),
         "as_scored must give the same world, padding and actions, with other settings only.",
     )
     world.check_size(size)
+    for name in world.varies:
+        _require(name in fields, f"varies names {name}, which is no setting of the world.")
 
 
 def _check_views(world: World, state: State, views: AgentView, ranks: Array, size: TeamSize) -> None:
@@ -99,6 +102,12 @@ def _check_views(world: World, state: State, views: AgentView, ranks: Array, siz
     }
     for name, shape in shapes.items():
         _require(getattr(views, name).shape == shape, f"views().{name} must have shape {shape}.")
+    for name, named in (("agents", world.agent_features), ("tasks", world.task_features)):
+        number = getattr(views, name).shape[-1]
+        _require(
+            len(named) in (0, number),
+            f"views().{name} has {number} features and the world names {len(named)}.",
+        )
     if isinstance(world.action_kind, ActOrChooseTask):
         expected = (agents, world.action_kind.fixed_actions + tasks)
         legal = views.legal_actions
@@ -195,6 +204,12 @@ def _check_step(world: World, state: State, actions: Actions, key: PRNGKeyArray,
     _require(all(jax.tree.leaves(same)), "step() must return a state of the same shapes and dtypes.")
     for name, value in transition.measures.items():
         _require(jnp.shape(value) == (), f"the measure {name} must be one number.")
+    scoring = world.scoring
+    _require(
+        scoring.score in ("return", *transition.measures), f"scoring.score is {scoring.score}, which is no measure."
+    )
+    for name in scoring.measures:
+        _require(name in transition.measures, f"scoring.measures names {name}, which step() does not measure.")
     # What absent agents do must not matter.
     present = np.asarray(world.team_view(state).agent_present)
     other = jnp.where(jnp.asarray(present).reshape(-1, *([1] * (jnp.ndim(actions) - 1))), actions, no_actions(world))
@@ -252,10 +267,3 @@ def _check_purity(world: World, size: TeamSize, seed: int) -> None:
 
 def _equal(first: object, second: object) -> bool:
     return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), first, second)))
-
-
-def _random_actions(world: World, views: AgentView, key: PRNGKeyArray) -> Actions:
-    if not isinstance(world.action_kind, Continuous):
-        allowed = views.task_present if views.legal_actions is None else views.legal_actions
-        return jax.random.categorical(key, jnp.where(allowed, 0.0, -1e9), axis=-1)
-    return jax.random.uniform(key, (world.max_agents, world.action_kind.size), minval=-1.0, maxval=1.0)

@@ -14,17 +14,17 @@ The number the paper reports is the episode's reward divided by N_a.
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Continuous
 from diamond_attention.errors import UserError
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
-from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.worlds.contract import Padding, Scoring, TeamSize, Transition, World
 from diamond_attention.worlds.particles import Particles, Physics
 
 PROPOSALS = 4
@@ -32,7 +32,7 @@ PROPOSALS = 4
 
 
 @dataclass(frozen=True)
-class Food:
+class Food(World):
     """Food Collection for up to `max_agents` agents and `max_tasks` foods."""
 
     physics: Physics = field(default_factory=Physics)
@@ -49,10 +49,22 @@ class Food:
     """How many times a collision counts while learning. Scores count it once."""
     half_width: float = 1.0
     """Agents start, and food grows, uniformly on the square from −half_width to half_width; there are no walls."""
-    max_agents: tyro.conf.Suppress[int] = 4
-    max_tasks: tyro.conf.Suppress[int] = 4
+    max_agents: Padding = 4
+    max_tasks: Padding = 4
 
     name = "food"
+    title = "Food Collection"
+    task = "food"
+    scoring = Scoring(
+        name="R, the return divided by the agents",
+        per_agent=True,
+        measures={
+            "collections": "foods collected in an episode",
+            "collisions": "ordered pairs of overlapping agents, summed over an episode's steps",
+        },
+    )
+    agent_features = particles.AGENT_FEATURES
+    task_features = particles.TASK_FEATURES
     time_limit = 400
 
     def __post_init__(self) -> None:
@@ -136,3 +148,8 @@ class Food:
 
     def team_view(self, state: Particles) -> TeamView:
         return particles.team_view(state)
+
+    def scene(self) -> Any:
+        from diamond_attention.worlds.particle_scene import ParticleScene
+
+        return ParticleScene

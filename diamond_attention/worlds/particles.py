@@ -24,10 +24,22 @@ from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 from diamond_attention.errors import UserError
 from diamond_attention.ranks import hear_ranks
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
-from diamond_attention.worlds.contract import TeamSize
+from diamond_attention.worlds.contract import Feature, TeamSize
 
 NO_CONTACT_BELOW = 1e-6
 """Two spheres closer than this push each other nowhere: the direction between them is not defined."""
+
+AGENT_FEATURES = (
+    Feature("x: its own in the world, of a peer relative to the viewer", "world units"),
+    Feature("y, likewise", "world units"),
+    Feature("velocity along x, likewise", "world units per second"),
+    Feature("velocity along y, likewise", "world units per second"),
+    Feature("1 in the viewer's own row, else 0"),
+)
+TASK_FEATURES = (
+    Feature("x relative to the viewer", "world units"),
+    Feature("y relative to the viewer", "world units"),
+)
 
 Tree = TypeVar("Tree")
 

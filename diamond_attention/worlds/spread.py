@@ -7,21 +7,21 @@ The number the paper reports is the episode's reward divided by N.
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax.numpy as jnp
-import tyro
 from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Continuous
 from diamond_attention.errors import UserError
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
-from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.worlds.contract import Padding, Scoring, TeamSize, Transition, World
 from diamond_attention.worlds.particles import Particles, Physics
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(World):
     """Simple Spread for up to `max_agents` agents and as many landmarks."""
 
     physics: Physics = field(default_factory=Physics)
@@ -30,10 +30,22 @@ class Spread:
     """Lost each step for every ordered pair of overlapping agents, so twice for two agents in contact."""
     half_width: float = 1.0
     """Agents and landmarks start uniformly on the square from −half_width to half_width; there are no walls."""
-    max_agents: tyro.conf.Suppress[int] = 4
-    max_tasks: tyro.conf.Suppress[int] = 4
+    max_agents: Padding = 4
+    max_tasks: Padding = 4
 
     name = "spread"
+    title = "Simple Spread"
+    task = "landmark"
+    scoring = Scoring(
+        name="R, the return divided by the agents",
+        per_agent=True,
+        measures={
+            "collisions": "ordered pairs of overlapping agents, summed over an episode's steps",
+            "covered": "the share of landmarks under an agent, summed likewise",
+        },
+    )
+    agent_features = particles.AGENT_FEATURES
+    task_features = particles.TASK_FEATURES
     time_limit = 400
 
     def __post_init__(self) -> None:
@@ -81,3 +93,8 @@ class Spread:
 
     def team_view(self, state: Particles) -> TeamView:
         return particles.team_view(state)
+
+    def scene(self) -> Any:
+        from diamond_attention.worlds.particle_scene import ParticleScene
+
+        return ParticleScene

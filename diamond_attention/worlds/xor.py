@@ -2,23 +2,30 @@
 
 Every player sees exactly the same, so a shared deterministic policy gives all of them the same action
 and never scores. Without randomness that the players share, no policy can do better than
-n!/n^n (n = k): the floor.
+n!/n^n (n = k): the chance level.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import tyro
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, ChooseTask
 from diamond_attention.errors import UserError
 from diamond_attention.ranks import hear_ranks
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
-from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
 
 ACTION_FREQUENCIES = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+
+
+def chance_level(players: int, actions: int) -> float:
+    """The best success rate without shared randomness: independent uniform play, k!/((k-n)! k^n)."""
+    probability = 1.0
+    for already_chosen in range(players):
+        probability *= (actions - already_chosen) / actions
+    return probability
 
 
 class XorState(NamedTuple):
@@ -27,15 +34,24 @@ class XorState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Xor:
+class Xor(World):
     """The XOR game for up to `max_agents` players and `max_tasks` actions."""
 
     shaped: bool = False
     """Reward the fraction of distinct actions instead of all-or-nothing. Success is scored on the true reward."""
-    max_agents: tyro.conf.Suppress[int] = 2
-    max_tasks: tyro.conf.Suppress[int] = 2
+    max_agents: Padding = 2
+    max_tasks: Padding = 2
 
     name = "xor"
+    title = "XOR"
+    task = "action"
+    scoring = Scoring(score="success", name="Success rate", rate=True, solved=0.99, chance=chance_level)
+    agent_features = (Feature("is there"),)
+    task_features = tuple(
+        Feature(f"{wave} of {frequency:g} π times the action's number")
+        for wave in ("sine", "cosine")
+        for frequency in ACTION_FREQUENCIES
+    )
     time_limit = 1
 
     @property
@@ -48,6 +64,9 @@ class Xor:
                 f"players is {size.agents} and actions is {size.tasks}: XOR needs at least as many actions as "
                 "players, or nobody could ever win; raise actions or lower players."
             )
+
+    def tags(self) -> tuple[str, ...]:
+        return ("shaped",) if self.shaped else ()
 
     def reset(self, key: PRNGKeyArray, size: TeamSize) -> XorState:
         return XorState(jnp.asarray(size.agents, jnp.int32), jnp.asarray(size.tasks, jnp.int32))
@@ -101,11 +120,3 @@ def action_features(number_of_actions: int) -> Float[Array, "task task_feature"]
     number = jnp.arange(number_of_actions, dtype=jnp.float32)[:, None]
     angles = jnp.pi * number * jnp.asarray(ACTION_FREQUENCIES)[None, :]
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-
-
-def floor(players: int, actions: int) -> float:
-    """The best success rate without shared randomness: independent uniform play, k!/((k-n)! k^n)."""
-    probability = 1.0
-    for already_chosen in range(players):
-        probability *= (actions - already_chosen) / actions
-    return probability

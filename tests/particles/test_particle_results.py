@@ -1,32 +1,39 @@
-"""The README's tables of Simple Spread, from rows and measurements made up for the purpose."""
+"""Tables of Simple Spread, Food Collection and speed, from rows and measurements made up for the purpose."""
 
 import csv
 import json
+import os
+import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from diamond_attention.reports.anchors import Anchor
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ROOT / "experiments"
 
 
 @pytest.fixture
 def particle_results(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.syspath_prepend(EXPERIMENTS)
     import particle_results
 
     monkeypatch.setattr(particle_results, "RESULTS", tmp_path / "particles.csv")
     return particle_results
 
 
-def write_rows(particle_results, scores):
-    """`scores`: (mask, agents) -> R of seeds 0, 1, …"""
+def write_rows(particle_results, scores, **others):
+    """`scores`: (mask, agents) or (mask, agents, tasks) -> R of seeds 0, 1, …"""
     same = {"world": "spread", "preset": "p", "simulator": "vmas", "play": "greedy", "dropout": "off", "episodes": 64}
     with open(particle_results.RESULTS, "w", newline="") as file:
         writer = csv.DictWriter(file, particle_results.COLUMNS)
         writer.writeheader()
-        for (mask, agents), per_seed in scores.items():
+        for (mask, *size), per_seed in scores.items():
             for seed, score in enumerate(per_seed):
-                writer.writerow({**same, "mask": mask, "agents": agents, "tasks": agents, "seed": seed, "R": score})
+                row = {**same, "mask": mask, "agents": size[0], "tasks": size[-1], "seed": seed, "R": score}
+                writer.writerow({**row, **others})
 
 
 def cells(table, line=0):
@@ -45,13 +52,39 @@ def test_differences_are_over_the_seeds_both_have(particle_results):
     assert at_2 == at_3 == at_5 == at_6 == ""  # one pair has no spread, none no difference
 
 
+def test_a_ratio_of_means_is_not_the_mean_of_ratios(particle_results):
+    scores = {}
+    for n in range(2, 9):
+        # 10 % worse, 5 % better and level
+        scores |= {("none", n): [-40.0, -80.0, -60.0], ("floor", n): [-44.0, -76.0, -60.0]}
+    write_rows(particle_results, scores, preset="spread-gpu")
+    table = particle_results.ways_to_form_the_ratio()
+    assert cells(table, 0)[1].split()[0] == "+0.0"
+    assert cells(table, 1)[1].split()[0] == "-1.7"
+
+
 def test_scores_have_student_s_interval_at_home(particle_results):
     write_rows(particle_results, {("rank", n): [-57.0, -53.0, -61.0] for n in range(2, 9)})
-    assert cells(particle_results.scores("spread", "vmas", None, {}))[-1] == "[-66.9, -47.1]"
+    assert cells(particle_results.scores("spread"))[-1] == "[-66.9, -47.1]"
+
+
+def test_sizes_are_counted_against_the_programmed_team_and_no_mask(particle_results, monkeypatch):
+    """Three sizes, a programmed team that scores 0: ahead clearly, ahead on average, behind."""
+    monkeypatch.setattr(
+        particle_results,
+        "programmed_team",
+        lambda world: ("nobody", defaultdict(lambda: Anchor(mean=0.0, sd=0.0, episodes=512))),
+    )
+    split = {("split", 4, 4): [10.0, 11.0, 12.0], ("split", 5, 4): [-10.0, 5.0, 20.0], ("split", 6, 4): [-5.0] * 3}
+    none = {("none", 4, 4): [11.0, 12.0, 13.0], ("none", 5, 4): [0.0, 0.0, 0.0], ("none", 6, 4): [-9.0] * 3}
+    write_rows(particle_results, none | split, world="food", simulator="own", preset="food-gpu")
+    table = particle_results.at_all_sizes("food")
+    assert cells(table, 0) == ["no mask", "food-gpu", "3", "1 (1)", "1 (1)", ""]
+    assert cells(table, 1) == ["half the heads", "food-gpu", "3", "2 (1)", "1 (1)", "1 (1)"]
 
 
 def test_vmas_stands_beside_the_simulation_that_computes_as_much(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.syspath_prepend(EXPERIMENTS)
     import speed_results
 
     row = {"envs": 64, "agents": 4, "steps_per_second": 3e6, "steps_per_second_with_views": 2e6}
@@ -68,3 +101,70 @@ def test_vmas_stands_beside_the_simulation_that_computes_as_much(monkeypatch, tm
     assert cells(table, 0)[-1] == ""
     assert cells(table, 1)[0::3] == ["simulation, with views", "2,000,000"]
     assert cells(table, 1)[-1] == "VMAS, same run: 20,000"
+
+
+# --- The groups of seeds that were trained ---------------------------------------------------------
+
+
+def groups_of(name):
+    lines = (EXPERIMENTS / f"{name}.groups").read_text().splitlines()
+    return {line.split()[0]: line.split()[1:] for line in lines if line.strip() and not line.startswith("#")}
+
+
+def what_was_asked(words):
+    """Preset, mask, further settings and the number of seeds of `diamond train WORDS`."""
+    preset, *options = words
+    names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
+    asked = dict(zip(names, options[1::2], strict=True))
+    first, last = map(int, asked.pop("seeds").split(":"))
+    return preset, asked.pop("policy.mask"), asked, set(range(first, last))
+
+
+@pytest.mark.parametrize("name", ["particles", "smaclite"])
+def test_every_row_has_a_group_that_was_trained_and_every_group_its_rows(name):
+    seeds = defaultdict(set)
+    with open(ROOT / "results" / f"{name}.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            other_map = {} if row["trained_on"] in ("4x4", "2s3z") else {"world.map": row["trained_on"]}
+            settings = dict(word.split("=") for word in row["overrides"].split()) | other_map
+            numbers = {key: float(value) if key != "world.map" else value for key, value in settings.items()}
+            seeds[row["preset"], row["mask"], frozenset(numbers.items())].add(int(row["seed"]))
+    asked = {}
+    for words in groups_of(name).values():
+        preset, mask, settings, numbers = what_was_asked(words)
+        values = {key: float(value) if key != "world.map" else value for key, value in settings.items()}
+        asked[preset, mask, frozenset(values.items())] = numbers
+    assert asked == seeds
+
+
+def test_groups_are_trained_and_exported_once(tmp_path):
+    """With a `diamond` that only writes down what it is told and makes the folder of an export."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    diamond = commands / "diamond"
+    export = "if [ $1 = export ]; then mkdir -p $4; fi"
+    diamond.write_text(f'#!/bin/bash\necho "$@" >> "$LOG"; cat > /dev/null\n{export}\n')
+    diamond.chmod(0o755)
+    environment = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    groups = tmp_path / "some.groups"
+    groups.write_text("# a comment\n\none  spread-gpu --seeds 0:5\ntwo  food-gpu --seeds 0:3 --world.caution 1\n")
+
+    def train(*which):
+        words = [EXPERIMENTS / "train_groups.sh", groups, "out", *which]
+        answer = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        told = (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
+        (tmp_path / "log").write_text("")
+        return answer, told
+
+    assert train("three")[0].returncode == 2
+    assert train("two")[1] == [
+        "train food-gpu --seeds 0:3 --world.caution 1 --out out/runs/two --overwrite",
+        "export out/runs/two --to out/policies/two",
+    ]
+    assert train()[1] == [
+        "train spread-gpu --seeds 0:5 --out out/runs/one --overwrite",
+        "export out/runs/one --to out/policies/one",
+    ]
+    assert train()[1] == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diamond_attention.errors import UserError
-from diamond_attention.worlds.contract import TeamSize, as_scored
+from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Particles, Physics
 from diamond_attention.worlds.spread import Spread
@@ -118,8 +118,8 @@ def test_caution_makes_collisions_dearer_and_is_no_part_of_the_game():
     once, dearer = (step(world, rushing, jnp.zeros((2, 2)), KEY) for world in (plain, careful))
     assert once.measures["collisions"] == dearer.measures["collisions"] == 2
     assert once.reward - dearer.reward == pytest.approx(4 * 2, rel=1e-5)
-    assert as_scored(careful) == plain
-    assert as_scored(Spread()) == Spread()
+    assert careful.as_scored() == plain
+    assert Spread().as_scored() == Spread()
     for wrong in (-1.0, float("inf"), float("nan")):
         with pytest.raises(UserError, match=r"world\.caution"):
             Food(caution=wrong)

@@ -46,6 +46,7 @@ def reward_in_float64(positions, landmarks):
     return -agents * nearest.sum(axis=1) - ((apart < 0.3).sum(axis=(1, 2)) - agents)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("agents", [2, 4, 8, 16])
 def test_every_recorded_step_is_reproduced(agents):
     recording = np.load(HERE / f"vmas_spread_{agents}.npz")
@@ -70,6 +71,7 @@ def test_the_recordings_hold_many_collisions(agents):
     assert overlapping.sum() >= 30
 
 
+@pytest.mark.optimised
 def test_the_edges_of_the_rules_are_reproduced():
     recording = np.load(HERE / "vmas_spread_edges.npz")
     positions, velocities, rewards = step_all(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from diamond_attention.errors import UserError
-from diamond_attention.worlds import vmas_bridge
+from diamond_attention.evaluation import vmas_bridge
 
 
 def test_a_missing_extra_is_said_in_one_sentence(monkeypatch):

@@ -102,6 +102,27 @@ def test_endings_and_the_reward_of_a_clean_win():
     assert not np.asarray(outcome.won).any()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray])
+def test_an_ending_is_the_same_in_numpy_and_in_jax(kind):
+    """Alive or not: agents, enemies; then reward, over, won. Who falls together with the last enemy has won."""
+    known = {(1, 1): (7.0, False, False), (1, 0): (207.0, True, True), (0, 1): (7.0, True, False)}
+    known[0, 0] = (207.0, True, True)
+    for (agents, enemies), expected in known.items():
+        alive = np.zeros(SCENARIO.number_of_units, bool)
+        alive[SCENARIO.ally_ids[1]], alive[SCENARIO.enemy_ids[2]] = agents, enemies
+        assert battle.ending(SCENARIO, kind(alive), 7.0) == expected
+
+
+def test_only_what_is_allowed_is_chosen_and_all_of_it():
+    allowed = jnp.array([[True, False, True], [False, True, False], [False, False, False]])
+    chosen = jax.vmap(lambda key: scripted.choose_at_random(key, allowed))(jax.random.split(jax.random.key(0), 3000))
+    assert chosen.dtype == jnp.int32
+    shares = np.stack([np.bincount(column, minlength=3) / 3000 for column in np.asarray(chosen).T])
+    # Half and half, within four standard errors; the only one; the first where nothing is allowed.
+    np.testing.assert_allclose(shares[0], [0.5, 0, 0.5], atol=4 * 0.5 / np.sqrt(3000))
+    np.testing.assert_array_equal(shares[1:], [[0, 1, 0], [1, 0, 0]])
+
+
 def test_random_battles_stay_finite_in_float32_and_differ_by_their_keys():
     state = batch(START)
     for number in range(30):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from diamond_attention.actions import ActOrChooseTask
-from diamond_attention.learning.rollout import act
-from diamond_attention.policies.diamond import BLOCKS, DiamondPolicy
-from diamond_attention.ranks import draw_kept_attention, draw_ranks
-from diamond_attention.runs.assemble import build_policy
-from diamond_attention.runs.settings import PolicySettings
+from diamond_attention.build import build_policy
+from diamond_attention.policies.diamond import DiamondPolicy
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.policies.diamond_weights import BLOCKS
+from diamond_attention.ranks import draw_ranks
 from diamond_attention.view import AgentView
 from diamond_attention.worlds.smaclite.scenario import FIRST_TARGET
 from diamond_attention.worlds.smaclite.world import Smaclite
@@ -120,10 +120,12 @@ def test_a_viewer_that_sees_nothing_can_still_act():
 
 def test_dropout_masks_are_replayed_from_the_view():
     policy, view = policy_with("dropout"), random_view(7, 3, 4)
-    one, other = (
-        view._replace(kept_attention=draw_kept_attention(jax.random.key(k), 0.5, BLOCKS, 4, 3)) for k in (0, 1)
-    )
-    np.testing.assert_array_equal(policy(one)[0].logits, policy(one)[0].logits)
+    team = jax.tree.map(lambda values: values[None], view)
+    one, other = (jax.tree.map(lambda values: values[0], policy.draw(team, jax.random.key(k))) for k in (0, 1))
+    assert one.noise.shape == (BLOCKS, 4, 3)
+    scaled_up = policy(view)[1][0] / (1 - policy.dropout_rate)
+    for masked in (one, other):
+        np.testing.assert_allclose(policy(masked)[1][0], jnp.where(masked.noise[0], scaled_up, 0), rtol=1e-5)
     assert not np.array_equal(policy(one)[0].logits, policy(other)[0].logits)
 
 
@@ -131,7 +133,7 @@ def test_a_team_decides_as_its_members_would_alone():
     """A healer among them: its targets are its comrades, and the one policy plays it too."""
     world = Smaclite("MMM2", max_agents=10, max_tasks=12)
     key = jax.random.key(0)
-    policy = build_policy(world, PolicySettings(width=8), key)
+    policy = build_policy(world, DiamondSettings(width=8), key)
     views = world.views(world.reset(key, world.sizes[0]), draw_ranks(key, 10))
     together, _ = jax.vmap(policy)(views)
     alone_call = jax.jit(lambda view: policy(view))
@@ -143,5 +145,5 @@ def test_a_team_decides_as_its_members_would_alone():
     np.testing.assert_array_equal(targets[0], [False] + [True] * 9 + [False] * 2)
     assert not targets[1:].any()
     for seed in range(20):
-        actions, _ = act(policy, views, jax.random.key(seed), greedy=False)
+        actions = policy.act(views, None, jax.random.key(seed), greedy=False).actions
         assert bool(jnp.all(jnp.take_along_axis(views.legal_actions, actions[:, None], axis=1)))

@@ -11,12 +11,11 @@ pytest.importorskip("vmas.simulator.environment")
 
 from diamond_attention import PolicySettings, Settings, build_policy, train
 from diamond_attention.command_line import run_command
-from diamond_attention.evaluation import referee
+from diamond_attention.evaluation import vmas, vmas_bridge
 from diamond_attention.evaluation.evaluate import play_episodes
-from diamond_attention.evaluation.referee import play_on_vmas
-from diamond_attention.learning.ppo import PpoSettings
-from diamond_attention.runs.record import read_rows
-from diamond_attention.worlds import vmas_bridge
+from diamond_attention.evaluation.vmas import play_on_vmas
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.runs.files import read_rows
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.spread import Spread
 
@@ -66,14 +65,14 @@ def test_the_policy_plays_vmas_as_it_plays_our_world():
 
 
 def test_greedy_sampled_and_dropout_play_differently_and_repeat():
-    policy = policy_with("dropout")
+    masks = {True: "dropout", False: "none"}  # with dropout off its policy is, weight for weight, the one without
     ways = {
-        (greedy, dropout): play_on_vmas(policy, 2, 4, KEY, dropout=dropout, greedy=greedy, steps=12)["return"]
+        (greedy, dropout): play_on_vmas(policy_with(masks[dropout]), 2, 4, KEY, greedy=greedy, steps=12)["return"]
         for greedy in (True, False)
         for dropout in (True, False)
     }
     assert len({tuple(returns) for returns in ways.values()}) == 4
-    again = play_on_vmas(policy, 2, 4, KEY, dropout=True, greedy=True, steps=12)["return"]
+    again = play_on_vmas(policy_with("dropout"), 2, 4, KEY, greedy=True, steps=12)["return"]
     np.testing.assert_array_equal(again, ways[True, True])
 
 
@@ -86,12 +85,12 @@ def test_ranks_are_drawn_and_held():
 
 
 def test_one_program_for_each_number_of_agents():
-    before = referee._decide._cache_size()
+    before = vmas._decide._cache_size()
     policy = policy_with("rank")
     for agents in (2, 5):
         for greedy in (True, False):
             play_on_vmas(policy, agents, 3, KEY, greedy=greedy, steps=2)
-    assert referee._decide._cache_size() - before == 2
+    assert vmas._decide._cache_size() - before == 2
 
 
 def test_both_simulators_agree_on_a_policys_score():

@@ -15,8 +15,7 @@ import torch
 import vmas
 from vmas.simulator.environment import Environment
 
-from diamond_attention.evaluation import oracles
-from diamond_attention.worlds import vmas_bridge
+from diamond_attention.evaluation import oracles, vmas_bridge
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Particles

@@ -164,11 +164,20 @@ def _step(
 
     state, recorded = lax.scan(tick, state._replace(last_actions=actions), turn_orders)
     rewards = recorded.reward if record else recorded
-    won = ~jnp.any(state.alive[scenario.enemy_ids])
-    lost = ~jnp.any(state.alive[scenario.ally_ids])
-    reward = jnp.sum(rewards) + jnp.where(won, WIN_REWARD, 0.0)
-    outcome = Outcome(state, reward * (BEST_RETURN / scenario.largest_return), won | lost, won)
+    reward, over, won = ending(scenario, state.alive, jnp.sum(rewards))
+    outcome = Outcome(state, reward * (BEST_RETURN / scenario.largest_return), over, won)
     return outcome, (recorded if record else None)
+
+
+def ending(scenario: Scenario, alive: Any, collected: Any) -> tuple[Any, Any, Any]:
+    """Of a step whose ticks `collected` so much: its unscaled reward, whether the battle is over, whether it is won.
+
+    `alive` may be JAX's array or numpy's, so that `stepped` gets Python's double precision. Scaling is left to the
+    caller: multiplying and then dividing, as `stepped` does, gives another last bit than multiplying by one factor.
+    """
+    won = ~alive[scenario.enemy_ids].any()
+    lost = ~alive[scenario.ally_ids].any()
+    return collected + WIN_REWARD * won, won | lost, won
 
 
 def play_tick(

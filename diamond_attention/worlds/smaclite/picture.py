@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from numpy.lib.stride_tricks import sliding_window_view
 from PIL import Image, ImageDraw, ImageFont
 
 from diamond_attention.worlds.smaclite.battle import BattleState
@@ -20,8 +21,12 @@ FINER = 2
 """Drawn this many times larger and then reduced, which smooths all edges."""
 MARGIN = 1.0
 """Of wall around what can be walked on, in units of the map."""
-ROOM, LEAST_WIDTH, LEAST_HEIGHT = 2.0, 16.0, 8.0
+ROOM, LEAST_WIDTH = 1.25, 10.0
 """Around a battle that is followed, and the smallest part of the map that is shown of it."""
+SHAPES_OF_FILMS = (1.6, 2.0)
+"""Width by height: the squarest and the widest, where the map has room for it."""
+SHOT, EASE = 48, 6
+"""Ticks after which the picture of a followed battle may move on, and over which it does so, before and after."""
 TITLE, LEGEND = 40, 30
 """Pixels above and below the map."""
 FLASH = 0.2
@@ -53,10 +58,14 @@ def draw_battle(
     caption: str = "",
     places: Sequence[int] | None = None,
     part: "Part | None" = None,
+    note: str = "",
 ) -> Image.Image:
-    """`places` are the agents' by rank, 1 for the highest; they stand beside the agents. `part`: of the map."""
+    """`places` are the agents' by rank, 1 for the highest; they stand beside the agents. `part`: of the map.
+
+    `note` says in the legend what there is to know about them.
+    """
     numbers = BattleState(*(np.asarray(values) for values in state))  # type: ignore[arg-type]
-    return _Canvas(scenario, part or whole_map(scenario)).draw(numbers, caption, places)
+    return _Canvas(scenario, part or whole_map(scenario)).draw(numbers, caption, places, note)
 
 
 class Part(NamedTuple):
@@ -78,19 +87,44 @@ def whole_map(scenario: Scenario) -> Part:
 
 def part_around(scenario: Scenario, position: Float[np.ndarray, "... 2"]) -> Part:
     """The part of the map in which all of these places lie."""
-    all_of_it = whole_map(scenario)
-    places = position.reshape(-1, 2)
+    places = position.reshape(1, -1, 2)
+    return parts_along(scenario, places, np.ones(places.shape[:2], bool))[0]
 
-    def fit(axis: int, least: float) -> tuple[float, float]:
-        first, last = all_of_it[axis], all_of_it[axis + 2]
-        low, high = places[:, axis].min() - ROOM, places[:, axis].max() + ROOM
-        missing = max(least - (high - low), 0.0) / 2
-        low, high = max(low - missing, first), min(high + missing, last)
-        # A battle at the edge gets its room on the other side.
-        return max(min(low, high - least), first), min(max(high, low + least), last)
 
-    (west, east), (south, north) = fit(0, LEAST_WIDTH), fit(1, LEAST_HEIGHT)
-    return Part(west, south, east, north)
+def parts_along(
+    scenario: Scenario, positions: Float[np.ndarray, "tick unit 2"], alive: Bool[np.ndarray, "tick unit"]
+) -> list[Part]:
+    """For each tick of a film, the part of the map that its living units fill.
+
+    All have one shape, so that all frames have one size. The part glides and grows or shrinks with the battle: a part
+    of one size would have to be as wide as the way between the two armies at the start, and the fight small in it.
+    """
+    first, last = np.reshape(whole_map(scenario), (2, 2))
+    # When nobody is left, those who fell last stay in the picture.
+    somebody = np.maximum.accumulate(np.where(alive.any(axis=1), np.arange(len(alive)), 0))
+    shown = alive[somebody][:, :, None]
+    # Whole units of the map: the part stands still while the battle moves a little, and a film of it stays small.
+    low = np.floor(np.min(positions, axis=1, where=shown, initial=np.inf) - ROOM)
+    high = np.ceil(np.max(positions, axis=1, where=shown, initial=-np.inf) + ROOM)
+    low, high = _smooth(np.clip(low, first, last), np.min), _smooth(np.clip(high, first, last), np.max)
+    width, height = (high - low).T
+    shape = min(np.clip(np.median(width / height), *SHAPES_OF_FILMS), MAP_SIZE / height.max())
+    # Whole pixels, or two frames could differ in height by rounding.
+    shape = WIDTH / round(WIDTH / shape)
+    width = np.maximum(np.maximum(width, shape * height), LEAST_WIDTH)
+    size = np.stack([width, width / shape], axis=1)
+    # A battle at the edge of the map gets its room on the other side.
+    beyond = np.maximum(size - (last - first), 0.0) / 2
+    middle = np.clip((low + high) / 2, first - beyond + size / 2, last + beyond - size / 2)
+    return [Part(*map(float, edges)) for edges in np.concatenate([middle - size / 2, middle + size / 2], axis=1)]
+
+
+def _smooth(edges: Float[np.ndarray, "tick axis"], outermost: Any) -> Float[np.ndarray, "tick axis"]:
+    """The outermost of each shot and of the moves around it, then a moving average: it never lies within `edges`."""
+    starts = range(0, len(edges), SHOT)
+    shots = [outermost(edges[max(start - EASE, 0) : start + SHOT + EASE], axis=0) for start in starts]
+    held = np.pad(np.repeat(shots, SHOT, axis=0)[: len(edges)], ((EASE, EASE), (0, 0)), mode="edge")
+    return sliding_window_view(held, 2 * EASE + 1, axis=0).mean(axis=-1)
 
 
 class _Canvas:
@@ -108,7 +142,7 @@ class _Canvas:
             float(FINER * TITLE + (self.high[1] - place[1]) * self.scale),
         )
 
-    def draw(self, state: BattleState, caption: str, places: Sequence[int] | None) -> Image.Image:
+    def draw(self, state: BattleState, caption: str, places: Sequence[int] | None, note: str) -> Image.Image:
         image = Image.new("RGB", self.size, "white")
         pen = ImageDraw.Draw(image)
         self._ground(pen)
@@ -127,8 +161,12 @@ class _Canvas:
             for place, unit in zip(places, self.scenario.ally_ids, strict=False):
                 if state.alive[unit]:
                     self._place(pen, state, unit, place)
+        # Whatever stands outside of the part that is shown must not reach into the title and the legend.
+        top, bottom = FINER * TITLE, FINER * TITLE + self.map_height
+        pen.rectangle((0, 0, self.size[0], top - 1), fill="white")
+        pen.rectangle((0, bottom + 1, *self.size), fill="white")
         self._title(pen, state, caption)
-        self._legend(pen)
+        self._legend(pen, note)
         return image.resize((self.size[0] // FINER, self.size[1] // FINER), Image.Resampling.LANCZOS)
 
     def _ground(self, pen: ImageDraw.ImageDraw) -> None:
@@ -173,7 +211,7 @@ class _Canvas:
     def _bars(self, pen: ImageDraw.ImageDraw, state: BattleState, unit: int) -> None:
         scenario = self.scenario
         x, y = self.at(state.position[unit])
-        half, thick = max(scenario.radius[unit], 0.42) * self.scale, max(0.13 * self.scale, 3.0)
+        half, thick = max(scenario.radius[unit], 0.42) * self.scale, min(max(0.13 * self.scale, 3.0), 5.0 * FINER)
         health = float(state.hp[unit] / scenario.max_hp[unit])
         bars = [(health, HEALTH if health > 0.4 else HURT)]
         if scenario.max_shield[unit] > 0:
@@ -191,7 +229,7 @@ class _Canvas:
     def _place(self, pen: ImageDraw.ImageDraw, state: BattleState, unit: int, place: int) -> None:
         x, y = self.at(state.position[unit])
         away = 0.9 * self.scenario.radius[unit] * self.scale
-        font = _font(round(max(0.42 * self.scale, 9 * FINER)))
+        font = _font(round(min(max(0.42 * self.scale, 9 * FINER), 18 * FINER)))
         pen.text(
             (x + away, y + away),
             str(place),
@@ -221,7 +259,7 @@ class _Canvas:
             at = (begin, FINER * 13) if left else (begin + length, FINER * 13)
             pen.text(at, text, colour, _font(13 * FINER), "lm" if left else "rm")
 
-    def _legend(self, pen: ImageDraw.ImageDraw) -> None:
+    def _legend(self, pen: ImageDraw.ImageDraw, note: str) -> None:
         y = self.size[1] - FINER * LEGEND / 2
         x = 14.0 * FINER
         font = _font(12 * FINER)
@@ -240,6 +278,9 @@ class _Canvas:
             pen.rectangle((x, y - 3 * FINER, x + 22 * FINER, y + 3 * FINER), fill=colour)
             pen.text((x + 27 * FINER, y), label, INK, font, "lm")
             x += 27 * FINER + pen.textlength(label, font) + 18 * FINER
+        # Many types of units leave no room for it.
+        if x + pen.textlength(note, font) < self.size[0]:
+            pen.text((self.size[0] - 10 * FINER, y), note, INK, font, "rm")
 
 
 def _shape(pen: ImageDraw.ImageDraw, name: str, x: float, y: float, radius: float, colour: str) -> None:

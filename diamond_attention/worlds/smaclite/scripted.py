@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from diamond_attention.actions import choose_uniformly
 from diamond_attention.worlds.smaclite import battle
 from diamond_attention.worlds.smaclite.battle import BattleState
 from diamond_attention.worlds.smaclite.scenario import EAST, FIRST_TARGET, NOOP, NORTH, SOUTH, STOP, WEST, Scenario
@@ -25,9 +26,8 @@ MELEE = 1.0
 """A weapon with less range is a melee weapon."""
 
 
-def choose_at_random(key: PRNGKeyArray, legal: Bool[Array, "agent action"]) -> Int[Array, " agent"]:
-    """Any legal action, all equally likely."""
-    return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
+choose_at_random = choose_uniformly
+"""(key, legal actions) → any legal action for each agent, all equally likely."""
 
 
 def sometimes_random(

@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from diamond_attention.errors import UserError
 from diamond_attention.worlds.smaclite import battle, targeting
 from diamond_attention.worlds.smaclite.battle import BattleState, Tick
-from diamond_attention.worlds.smaclite.scenario import (
-    BEST_RETURN,
-    NOBODY,
-    TICKS_PER_STEP,
-    WIN_REWARD,
-    Scenario,
-    scenario_of,
-)
+from diamond_attention.worlds.smaclite.scenario import BEST_RETURN, NOBODY, TICKS_PER_STEP, Scenario, scenario_of
 from diamond_attention.worlds.smaclite.targeting import Orders
 
 
@@ -58,10 +51,8 @@ class SteppedBattle:
                 state = tick.state
                 reward += float(tick.reward)
         self.state, self._legal = state, None
-        alive = np.asarray(state.alive)
-        won = not alive[self.scenario.enemy_ids].any()
-        lost = not alive[self.scenario.ally_ids].any()
-        return (reward + WIN_REWARD * won) * BEST_RETURN / self.scenario.largest_return, won or lost, won
+        reward, over, won = battle.ending(self.scenario, np.asarray(state.alive), reward)
+        return float(reward * BEST_RETURN / self.scenario.largest_return), bool(over), bool(won)
 
     def legal_actions(self) -> NDArray[np.bool_]:
         """[agent, action]"""

@@ -20,8 +20,8 @@ from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 from diamond_attention.actions import ActOrChooseTask
 from diamond_attention.errors import UserError
 from diamond_attention.ranks import hear_ranks
-from diamond_attention.view import AgentView, TeamView
-from diamond_attention.worlds.contract import TeamSize, Transition
+from diamond_attention.view import AgentView, TeamView, own_row_first
+from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
 from diamond_attention.worlds.smaclite import battle
 from diamond_attention.worlds.smaclite.battle import BattleState
 from diamond_attention.worlds.smaclite.maps import MAPS
@@ -36,6 +36,17 @@ PER_UNIT = tuple(name for name in BattleState._fields if name not in ("last_acti
 """The parts of a battle's state that have one entry for each unit."""
 
 
+WAYS = ("north", "south", "east", "west")
+UNIT_FEATURES = (
+    Feature("distance", "sight ranges"),
+    Feature("x relative to the viewer", "sight ranges"),
+    Feature("y relative to the viewer", "sight ranges"),
+    Feature("hit points", "share of its most"),
+    Feature("shield", "share of its most"),
+    *(Feature(f"is a {name}") for name in UNIT_TYPE_NAMES),
+)
+
+
 class SmacliteState(NamedTuple):
     """A battle with its two sides apart, each padded: index k of a side is the k-th unit of that side."""
 
@@ -48,7 +59,7 @@ class SmacliteState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Smaclite:
+class Smaclite(World):
     """SMAClite's battles on one of twelve maps, or on a mixture of them; agents and tasks follow from the map."""
 
     map: Annotated[
@@ -60,10 +71,19 @@ class Smaclite:
     """Share of episodes that jitter applies to; the others start as the map says. Evaluations apply it to all."""
     correct_walls: bool = False
     """Use the true normal of walls where the original's numpy backend does not."""
-    max_agents: tyro.conf.Suppress[int] = 5
-    max_tasks: tyro.conf.Suppress[int] = 5
+    max_agents: Padding = 5
+    max_tasks: Padding = 5
 
     name = "smaclite"
+    title = "SMAClite"
+    task = "target"
+    scoring = Scoring(score="battle_won", name="Win rate", rate=True)
+    varies = {  # noqa: RUF012 - a fact of the class
+        "map": "The map to play, or several as in 2s3z,3s5z; by default those it was trained on.",
+        "jitter": "How far each unit may start from its place, each way; by default 0, as the map says.",
+    }
+    agent_features = (*UNIT_FEATURES, *(Feature(f"the viewer could go {way} now") for way in WAYS))
+    task_features = (*UNIT_FEATURES, Feature("the viewer could act upon it now"))
     action_kind = ActOrChooseTask(FIRST_TARGET)
 
     def __post_init__(self) -> None:
@@ -89,11 +109,6 @@ class Smaclite:
         """Of several maps the longest: an episode is cut by whoever plays, who does not know its map."""
         return max(scenario_of(name).map.time_limit for name in self.maps)
 
-    @property
-    def conditions(self) -> dict[str, str | float]:
-        """What an evaluation may vary, to be written beside its results."""
-        return {"map": self.map, "jitter": self.jitter}
-
     def as_scored(self) -> "Smaclite":
         """The same maps, with every battle started as the map says."""
         return replace(self, jitter=0.0)
@@ -104,6 +119,9 @@ class Smaclite:
         Their rows have the jitter but not its share.
         """
         return tuple(replace(self, map=name, jitter_share=1.0) for name in self.maps)
+
+    def played_at(self, size: TeamSize) -> str:
+        return self.map if self.jitter == 0 else f"{self.map} ±{self.jitter:g}"
 
     def check_size(self, size: TeamSize) -> None:
         if (int(size.agents), int(size.tasks)) not in self.sizes:
@@ -146,6 +164,11 @@ class Smaclite:
     def battle(self, state: SmacliteState) -> BattleState:
         """The battle itself, for those who draw or measure it; of a world with one map."""
         return self._field(self.map).together(state)
+
+    def pictures(self, recording: Any) -> Any:
+        from diamond_attention.worlds.smaclite.film import FRAMES_PER_SECOND, draw_frames
+
+        return draw_frames(recording), FRAMES_PER_SECOND
 
     def _field(self, name: str) -> "Battlefield":
         return Battlefield(
@@ -231,9 +254,9 @@ class Battlefield:
         tasks = jnp.concatenate([tasks, targetable[:, :, None]], axis=-1)
         task_present = task_seen & alive[:, None]
         return AgentView(
-            agents=_own_row_first(jnp.where(agent_present[:, :, None], agents, 0.0)),
+            agents=own_row_first(jnp.where(agent_present[:, :, None], agents, 0.0)),
             tasks=jnp.where(task_present[:, :, None], tasks, 0.0),
-            agent_present=_own_row_first(agent_present),
+            agent_present=own_row_first(agent_present),
             task_present=task_present,
             ranks=hear_ranks(ranks),
             legal_actions=legal,
@@ -344,18 +367,6 @@ class Battlefield:
 def _condition(units: dict[str, Array], constants: dict[str, np.ndarray]) -> Float[Array, "unit 2"]:
     """Hit points and shield, each as a share of its most."""
     return jnp.stack([units["hp"] / constants["max_hp"], units["shield"] / constants["max_shield"]], axis=-1)
-
-
-def _own_row_first(values: Array) -> Array:
-    """[viewer, agent by index, ...] → [viewer, agent as the viewer lists them, ...].
-
-    Two shifted copies and a choice instead of a gather, which XLA cannot fuse with what comes before it.
-    """
-    size = values.shape[0]
-    shape = (size, size - 1, *[1] * (values.ndim - 2))
-    listed_before = (np.arange(size - 1)[None] < np.arange(size)[:, None]).reshape(shape)
-    own = values[np.arange(size), np.arange(size)]
-    return jnp.concatenate([own[:, None], jnp.where(listed_before, values[:, :-1], values[:, 1:])], axis=1)
 
 
 def _resize(values: Array, room: int) -> Array:

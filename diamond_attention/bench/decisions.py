@@ -1,0 +1,85 @@
+"""How long one agent takes to decide, on one CPU core: what a robot would have to wait for.
+
+`python -m diamond_attention.bench.decisions [FILE.py…]` is a process of its own because JAX sizes its thread pool
+once, and here the pool must be one core: settings as JSON on stdin, measurements on stdout. The files register
+what the settings name and the package does not have.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from diamond_attention.bench.simulation import with_agents
+from diamond_attention.build import build_policy
+from diamond_attention.extensions import LOADED, load_extension
+from diamond_attention.policies.registry import POLICIES
+from diamond_attention.ranks import draw_ranks
+from diamond_attention.runs.settings import Settings, from_json, to_json
+
+TEAM_SIZES = (4, 16, 64)
+DECISIONS = 200
+
+
+def measure_decisions(settings: Settings) -> list[dict[str, Any]]:
+    """`decisions_on_this_core` in a process of its own."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "diamond_attention.bench.decisions", *map(str, LOADED)],
+        input=json.dumps(to_json(settings)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        check=False,
+    )
+    if answer.returncode:
+        raise RuntimeError(f"timing decisions failed:\n{answer.stderr}")
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def decisions_on_this_core(settings: Settings) -> list[dict[str, Any]]:
+    """Milliseconds from one agent's view to its greedy action, for teams of several sizes.
+
+    Of a policy that plays one size only, from the views of the team to all actions.
+    """
+    results = []
+    any_size = POLICIES[settings.policy.kind].any_size
+    for agents in TEAM_SIZES if any_size else (0,):
+        world, size = with_agents(settings, agents) if any_size else (settings.world, settings.sizes[0])
+        policy = jax.jit(lambda key, world=world: build_policy(world, settings.policy, key))(jax.random.key(0))
+        state = world.reset(jax.random.key(1), size)
+        views = world.views(state, draw_ranks(jax.random.key(2), world.max_agents))
+        own = jax.tree.map(lambda x: x[:1], views) if any_size else views
+        memory = policy.first_memory(own.ranks.shape[0])
+        decide = jax.jit(
+            lambda policy, views, memory=memory: policy.act(views, memory, jax.random.key(0), True).actions
+        )
+        jax.block_until_ready(decide(policy, own))
+        times = []
+        for _ in range(DECISIONS):
+            started = time.perf_counter()
+            jax.block_until_ready(decide(policy, own))
+            times.append(1e3 * (time.perf_counter() - started))
+        times.sort()
+        results.append(
+            {
+                "agents": int(size.agents),
+                "tasks": int(size.tasks),
+                "median_milliseconds": times[len(times) // 2],
+                "percentile_95_milliseconds": times[int(0.95 * len(times))],
+            }
+        )
+        if (size.agents, size.tasks) != (agents, agents):
+            break  # this world has only its own sizes
+    return results
+
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for file in sys.argv[1:]:
+        load_extension(Path(file))
+    print(json.dumps(decisions_on_this_core(from_json(json.load(sys.stdin)))))

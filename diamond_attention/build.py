@@ -1,0 +1,21 @@
+"""A policy for a world: what its views and actions look like, and fresh weights for them."""
+
+from jaxtyping import PRNGKeyArray
+
+from diamond_attention.policies.contract import Policy
+from diamond_attention.policies.kind import Interface, KindSettings
+from diamond_attention.policies.registry import POLICIES
+from diamond_attention.worlds.contract import World, example_views
+
+
+def interface_of(world: World) -> Interface:
+    """What a policy that plays this world is given and must answer."""
+    view, _ = example_views(world)
+    return Interface(
+        view.agents.shape[-1], view.tasks.shape[-1], world.action_kind, world.max_agents, world.max_tasks
+    )
+
+
+def build_policy(world: World, settings: KindSettings, key: PRNGKeyArray) -> Policy:
+    """A policy for this world's views and actions, with fresh weights."""
+    return POLICIES[settings.kind].build(settings, interface_of(world), key)

@@ -1,0 +1,6 @@
+"""What a policy may answer with: each has sample, mode, log_probability and entropy."""
+
+from diamond_attention.distributions.categorical import Categorical
+from diamond_attention.distributions.gaussian import Gaussian
+
+Distribution = Categorical | Gaussian

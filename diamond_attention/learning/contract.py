@@ -1,0 +1,72 @@
+"""What a method of learning is to the rest of the project: its settings, how it begins, one update, who plays."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from jaxtyping import Array, PRNGKeyArray
+
+from diamond_attention.policies.contract import Policy
+from diamond_attention.policies.kind import KindSettings
+from diamond_attention.ranks import RankHold
+from diamond_attention.worlds.contract import World
+
+LearnerState = Any
+"""Everything one seed's training depends on, as a NamedTuple of arrays: two equal states have equal futures.
+
+Two of its fields are asked for by name: `update`, how many it has made, and `failure`, 0 while all is well.
+"""
+
+
+class MethodSettings:
+    """What every method's settings, a frozen dataclass, must have; the last two with a default."""
+
+    name: ClassVar[str]
+    """The method's own, and that of its group of settings: --ppo.learning-rate."""
+    envs: int
+    """Teams that play side by side."""
+    memory_settings: ClassVar[tuple[str, ...]] = ("envs",)
+    """The settings to lower when a device runs out of memory."""
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of all teams together."""
+        raise AttributeError(f"{type(self).__name__} needs a property steps_per_update")
+
+    def episode_steps(self, world: World) -> int:
+        """Steps of a whole training episode."""
+        return world.time_limit
+
+
+class Learner(NamedTuple):
+    """What `begin` and `update` are functions of, besides the state; fixed for a run."""
+
+    world: World
+    sizes: tuple[tuple[int, int], ...]
+    """(agents, tasks) pairs; each episode draws one."""
+    hold: RankHold
+    policy: KindSettings
+    method: Any
+    """The method's own settings."""
+    episode_steps: int
+    """Of a whole training episode."""
+    total_updates: int
+
+
+class Method(NamedTuple):
+    """A line of `METHODS`. All functions are pure and of one seed; whoever trains several applies `jax.vmap`."""
+
+    settings: type[MethodSettings]
+    policy: KindSettings
+    """What it learns unless another policy is asked for."""
+    begin: Callable[[Learner, PRNGKeyArray], LearnerState]
+    update: Callable[[Learner, LearnerState], tuple[LearnerState, dict[str, Array]]]
+    """One update and one row of metrics, with `return` and the world's measures among them. A state that has failed
+    stays as it was."""
+    policy_of: Callable[[LearnerState], Policy]
+    """The policy that plays."""
+    failed_part: Callable[[LearnerState, int], str]
+    """The name of what failed, from the number in `failure`."""
+    collect: Callable[[Learner, LearnerState, PRNGKeyArray], Any] | None = None
+    """The part of an update in which the teams play, where a bench can time it apart."""
+    start_from: Callable[[LearnerState, Policy, LearnerState | None], LearnerState] | None = None
+    """A fresh state begun with this policy and with what else fits of another run's state if there is one."""

@@ -1,0 +1,103 @@
+"""PPO as the rest of the project knows it: how it begins, who plays, what failed, what it takes over."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import PRNGKeyArray
+
+from diamond_attention.build import build_policy
+from diamond_attention.learning.contract import Learner, Method
+from diamond_attention.learning.ppo import ROLLOUT_TENSORS, PpoState, Weights, collect_all, optimiser, update
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.value_scale import ValueScale
+from diamond_attention.play import begin_episode
+from diamond_attention.policies.contract import Policy
+from diamond_attention.policies.critics import CommonCritic
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.policies.kind import KindSettings
+from diamond_attention.worlds.contract import World, example_views
+
+BuildCritic = Callable[[World, KindSettings, PRNGKeyArray], Any]
+
+
+def common_critic(world: World, policy: KindSettings, key: PRNGKeyArray) -> CommonCritic:
+    """As wide as a Diamond Attention policy beside it; as wide as those are by default beside any other."""
+    _, view = example_views(world)
+    width = policy.width if isinstance(policy, DiamondSettings) else DiamondSettings.width
+    return CommonCritic(view.agents.shape[-1], view.tasks.shape[-1], width=width, key=key)
+
+
+def begin_with(build_critic: BuildCritic) -> Callable[[Learner, PRNGKeyArray], PpoState]:
+    def fresh(learner: Learner, key: PRNGKeyArray) -> PpoState:
+        policy_key, critic_key, learner_key = jax.random.split(key, 3)
+        policy = build_policy(learner.world, learner.policy, policy_key)
+        critic = build_critic(learner.world, learner.policy, critic_key)
+        return begin(learner, Weights(policy, critic), learner_key)
+
+    return fresh
+
+
+def begin(learner: Learner, weights: Weights, key: PRNGKeyArray) -> PpoState:
+    """A learner that has not yet taken a step."""
+    ppo, world = learner.method, learner.world
+    key, reset_key, phase_key = jax.random.split(key, 3)
+    # The first episodes are cut anywhere, so that teams are out of phase from then on. Otherwise all of them
+    # would begin together, and an update would see nothing but beginnings, the next nothing but ends.
+    cut_at = jax.random.randint(phase_key, (ppo.envs,), 1, learner.episode_steps + 1)
+    sizes, memory = jnp.asarray(learner.sizes), weights.policy.first_memory(world.max_agents)
+    teams = jax.vmap(lambda k, cut: begin_episode(world, sizes, k, cut, memory))(
+        jax.random.split(reset_key, ppo.envs), cut_at
+    )
+    return PpoState(
+        weights=weights,
+        value_scale=ValueScale(*jnp.zeros(3)) if ppo.normalise_values else None,
+        optimiser=optimiser(ppo).init(ravel_pytree(weights)[0]),
+        teams=teams,
+        key=jax.random.key_data(key),
+        update=jnp.zeros((), jnp.int32),
+        failure=jnp.zeros((), jnp.int32),
+    )
+
+
+def policy_of(state: PpoState) -> Policy:
+    return state.weights.policy
+
+
+def failed_part(state: PpoState, failure: int) -> str:
+    """The name behind a failure number: rollout tensors, then the loss, then every entry of the gradient."""
+    names = [*ROLLOUT_TENSORS, "loss"]
+    if failure <= len(names):
+        return names[failure - 1]
+    return "gradient." + name_of_entry(state.weights, failure - len(names) - 1)
+
+
+def name_of_entry(tree: Any, entry: int) -> str:
+    """Which array of a pytree holds the number at that place, all arrays laid out one after the other."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if entry < leaf.size:
+            return jax.tree_util.keystr(path, simple=True, separator=".")
+        entry -= leaf.size
+    raise ValueError("no tensor has that number")
+
+
+def start_from(fresh: PpoState, policy: Policy, other: PpoState | None) -> PpoState:
+    """A critic is worth something only with the scale its values are in; otherwise it begins anew."""
+    started = fresh._replace(weights=fresh.weights._replace(policy=policy))
+    if other is None or (other.value_scale is None) != (fresh.value_scale is None):
+        return started
+    return started._replace(weights=Weights(policy, other.weights.critic), value_scale=other.value_scale)
+
+
+PPO = Method(
+    settings=PpoSettings,
+    policy=DiamondSettings(),
+    begin=begin_with(common_critic),
+    update=update,
+    policy_of=policy_of,
+    failed_part=failed_part,
+    collect=collect_all,
+    start_from=start_from,
+)

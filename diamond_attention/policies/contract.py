@@ -1,0 +1,62 @@
+"""What a method may ask of a policy: draw what it needs, act, answer again for what it did. One team, no batch."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from diamond_attention.actions import Actions
+from diamond_attention.distributions.either import Distribution
+from diamond_attention.view import AgentView
+
+Memory = Any  # a recurrent policy's state, a pytree with a leading agent axis; None where nothing is remembered
+Attention = tuple[Float[Array, "task agent"], ...]
+"""One array of weights for each block that has them, column 0 the viewer; empty for a policy without attention."""
+
+
+class Acted(NamedTuple):
+    actions: Actions
+    log_probability: Float[Array, " agent"]
+    memory: Memory
+
+
+class Policy(eqx.Module):
+    """The contract. Every argument and result has a leading agent axis; absent agents are asked too."""
+
+    def draw(self, views: AgentView, key: PRNGKeyArray) -> AgentView:
+        """The views with the random data this policy wants in `noise`: drawn once, stored, and replayed."""
+        return views
+
+    def first_memory(self, agents: int) -> Memory:
+        return None
+
+    @abstractmethod
+    def act(self, views: AgentView, memory: Memory, key: PRNGKeyArray, greedy: bool) -> Acted: ...
+
+    @abstractmethod
+    def ask_again(self, views: AgentView, memory: Memory, actions: Actions) -> tuple[Array, Array]:
+        """The log-probability of those actions now, and the entropy, of each agent."""
+
+
+class PerAgentPolicy(Policy):
+    """A policy written for one agent's view. A team is `jax.vmap` over it: nobody knows more than its view."""
+
+    @abstractmethod
+    def __call__(self, view: AgentView) -> tuple[Distribution, Attention]: ...
+
+    def act(self, views: AgentView, memory: Memory, key: PRNGKeyArray, greedy: bool) -> Acted:
+        def one_agent(view: AgentView, agent_key: PRNGKeyArray) -> tuple[Array, Array]:
+            distribution, _ = self(view)
+            action = distribution.mode() if greedy else distribution.sample(agent_key)
+            return action, distribution.log_probability(action)
+
+        return Acted(*jax.vmap(one_agent)(views, jax.random.split(key, views.ranks.shape[0])), memory)
+
+    def ask_again(self, views: AgentView, memory: Memory, actions: Actions) -> tuple[Array, Array]:
+        def one_agent(view: AgentView, action: Array) -> tuple[Array, Array]:
+            distribution, _ = self(view)
+            return distribution.log_probability(action), distribution.entropy()
+
+        return jax.vmap(one_agent)(views, actions)
