@@ -13,23 +13,37 @@ Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed 
 stopped by Ctrl-C or SIGTERM with everything saved.
 """
 
-import dataclasses
-import difflib
 import json
 import os
 import signal
 import sys
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
 import jax
-import tyro
 
+from diamond_attention.command_options import (
+    BenchOptions,
+    DemoOptions,
+    Device,
+    EvaluateOptions,
+    ExportOptions,
+    FigureOptions,
+    ResumeOptions,
+    SmacliteReplayOptions,
+    TableOptions,
+    WatchOptions,
+)
+from diamond_attention.command_words import (
+    _known_preset,
+    _parse,
+    _parse_train,
+    _parse_with_variations,
+    _preset_name,
+    _suggestion,
+    _without_extensions,
+)
 from diamond_attention.errors import UserError
-from diamond_attention.extensions import load_extension
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES, described
 from diamond_attention.runs.environment import describe_environment
@@ -38,171 +52,10 @@ from diamond_attention.runs.folder import SHIPPED, Run, find_runs, open_run, shi
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
-from diamond_attention.runs.settings import Settings, flat, to_json
+from diamond_attention.runs.settings import flat, to_json
 from diamond_attention.runs.sizes import parse_sizes, team_sizes
 from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
-
-Device = Literal["cpu", "gpu"]
-RunPaths = tyro.conf.Positional[tuple[Path, ...]]
-Agents = Annotated[str | None, tyro.conf.arg(aliases=["--players"])]
-Tasks = Annotated[str | None, tyro.conf.arg(aliases=["--actions"])]
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Train one or several seeds at once."""
-
-    settings: Annotated[Settings, tyro.conf.arg(name="")]
-    seeds: str = "0"
-    """Seeds to train together: 3, or 0:10 (ten seeds, 0 to 9), or 0,5,7."""
-    device: Device | None = None
-    """Where to compute; by default a GPU if JAX finds one. Asking for one that is not there is an error."""
-    out: Path | None = None
-    """Folder for the runs, one subfolder a seed; by default runs/PRESET."""
-    from_run: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Start from another run's weights: one run for all seeds, or a group's seed for seed."""
-    overwrite: bool = False
-    """Replace runs that are already in that folder."""
-    quiet: bool = False
-    """Say nothing but what must not be missed."""
-
-
-@dataclass(frozen=True)
-class ResumeOptions:
-    """Continue a run, and the seeds that trained with it, from the last good checkpoint."""
-
-    run: tyro.conf.Positional[Path]
-    device: Device | None = None
-    """Where to compute; exact on the CPU that began it."""
-    quiet: bool = False
-    """Say nothing but what must not be missed."""
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """Play a trained policy and append one row an episode to its episodes.csv."""
-
-    runs: RunPaths
-    agents: Agents = None
-    """Team sizes: 4, or 2:8, or 2,4,8; by default those it was trained on."""
-    tasks: Tasks = None
-    """Numbers of tasks, likewise, or "same"."""
-    episodes: int = 1000
-    """Episodes for each run, size and way of playing."""
-    simulator: str = "own"
-    """own: the world as it was trained on; vmas: the original Simple Spread (extra `vmas`)."""
-    greedy: bool = False
-    """Only greedy play; by default both."""
-    sampled: bool = False
-    """Only sampled play; by default both."""
-    dropout: Literal["on", "off"] | None = None
-    """For policies trained with mask=dropout: on or off while playing; by default as their settings say."""
-    seed: int = 0
-    """Of the evaluation's own randomness."""
-    checkpoint: str = "last"
-    """best, last, or a step the run has a checkpoint of."""
-    device: Device | None = None
-    """Where to compute; by default a GPU if JAX finds one."""
-    json: bool = False
-    """Print JSON instead of a table."""
-    quiet: bool = False
-    """Say nothing but the table."""
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """Tabulate what was evaluated, beside the paper's numbers."""
-
-    runs: RunPaths
-    json: bool = False
-    """Print JSON."""
-    markdown: bool = False
-    """Print Markdown."""
-
-
-@dataclass(frozen=True)
-class FigureOptions:
-    """Draw a team's attention, the learning curves and, for what was evaluated, R by team size."""
-
-    runs: RunPaths
-    to: Path = Path("figures")
-    """Folder for the pictures."""
-    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
-    """Team whose attention is shown; by default the largest it was trained on."""
-    seed: int = 0
-    """Which episode, and which draw of ranks, to show."""
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """Film one greedy episode: ranks, attention, trails and the score so far."""
-
-    run: tyro.conf.Positional[Path]
-    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
-    """Size of the team; by default the largest it was trained on."""
-    tasks: int | None = None
-    """Number of landmarks or foods; by default as many as agents, if it was trained so."""
-    sampled: bool = False
-    """Sampled play; by default greedy."""
-    to: Path | None = None
-    """File to write: .gif, .png (the last frame; of a battle four) or .mp4 (ffmpeg, or the extra `film`); by default
-    WORLD.gif."""
-    seed: int = 0
-    """Which episode to film."""
-    steps: int | None = None
-    """Steps to film, fewer if the episode ends before; by default 200, or all of a battle. Of more than a hundred,
-    every second is shown, and so on."""
-    frames_per_second: int | None = None
-    """Pictures shown in a second; by default 10; of a battle each is three ticks."""
-    quiet: bool = False
-    """Say nothing but where the film is."""
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Copy the policy alone into a new folder: a tenth of the bytes, and every command that plays one takes it."""
-
-    run: tyro.conf.Positional[Path]
-    to: Path
-    """New folder; of several seeds, each gets one in it."""
-    checkpoint: str = "last"
-    """best, last, or a step the run has a checkpoint of."""
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """Measure speed: of training and, for XOR, seconds until success; else of simulation and decisions too."""
-
-    preset: tyro.conf.Positional[str] = "xor-paper"
-    seeds: tuple[int, ...] = ()
-    """How many seeds to train at once, one measurement each; by default 1 and 10 for XOR, else 1."""
-    device: Device | None = None
-    """Where to compute; by default a GPU if JAX finds one."""
-    to: Path | None = None
-    """Also write the measurements to this JSON file."""
-
-
-@dataclass(frozen=True)
-class SmacliteReplayOptions:
-    """Replay recorded episodes of the original SMAClite in this engine, step by step, and say what differs."""
-
-    traces: tyro.conf.Positional[tuple[Path, ...]]
-    to: Path | None = None
-    """Also write what was found to this JSON file."""
-
-
-@dataclass(frozen=True)
-class DemoOptions:
-    """Train, evaluate, tabulate and draw the XOR game in a few minutes."""
-
-    out: Path = Path("runs/demo")
-    """Folder for the runs and figures; what an earlier demo left there is replaced."""
-    seeds: int = 3
-    """Training seeds for each policy."""
-    quiet: bool = False
-    """Say nothing but the results."""
-
 
 # --- The commands ---------------------------------------------------------------------------------
 
@@ -483,132 +336,7 @@ def run_command(arguments: Sequence[str]) -> int:
         raise
 
 
-# --- Reading what was typed -----------------------------------------------------------------------
-
-
-def _without_extensions(arguments: Sequence[str]) -> list[str]:
-    """Loads every `--with FILE.py` and gives back the other words."""
-    rest: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name != "--with":
-            rest.append(word)
-            continue
-        file = value if equals else next(words, None)
-        if not file:
-            raise UserError("--with needs a Python file that registers a world, a policy, a method or a preset.")
-        load_extension(Path(file))
-    return rest
-
-
-def _parse(kind: type, arguments: Sequence[str], command: str) -> Any:
-    return tyro.cli(kind, args=list(arguments), prog=f"diamond {command}", config=(tyro.conf.FlagCreatePairsOff,))
-
-
-def _parse_with_variations(kind: type, arguments: Sequence[str], command: str) -> tuple[Any, dict[str, Any]]:
-    """The options of a command, and what it is asked to vary of a world: what worlds declare in `varies`."""
-    varied: dict[str, Any] = {}
-    for world in WORLDS.values():
-        hints = typing.get_type_hints(world, include_extras=False)
-        for name, sentence in world.varies.items():
-            option: Any = Annotated[hints[name] | None, tyro.conf.arg(help=f"{world.name}: {sentence}")]
-            varied.setdefault(name, (name, option, dataclasses.field(default=None)))
-    with_them = dataclasses.make_dataclass(
-        kind.__name__, varied.values(), bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
-    )
-    parsed = _parse(with_them, arguments, command)
-    return parsed, {name: getattr(parsed, name) for name in varied}
-
-
-def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
-    """TrainOptions for a preset. The world, the policy and the method have options of their own, known only here."""
-    settings = PRESETS[preset][1]
-    chosen = _word_after("--method", arguments)
-    if chosen is not None:
-        method = METHODS[_known(f"--method is {chosen!r}, which does not exist", chosen, METHODS)]
-        if method.settings is not type(settings.method):
-            settings = dataclasses.replace(settings, method=method.settings(), policy=method.policy)
-    kind = _word_after("--policy.kind", arguments)
-    if kind is not None and kind != settings.policy.kind:
-        _known(f"--policy.kind is {kind!r}, which does not exist", kind, POLICIES)
-        settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
-    own = settings.method.name
-    method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
-    typed = dataclasses.make_dataclass(
-        "Settings",
-        [
-            ("world", type(settings.world)),
-            ("policy", type(settings.policy)),
-            (
-                "method",
-                Annotated[method_names, tyro.conf.arg(help="How to learn; each has its own settings.")],
-            ),
-            (own, type(settings.method), dataclasses.field(default=settings.method)),
-        ],
-        bases=(Settings,),
-        frozen=True,
-        kw_only=True,
-    )
-    default = typed(**{**_fields(settings), "method": own, own: settings.method})
-    options = dataclasses.make_dataclass(
-        "TrainOptions",
-        [("settings", Annotated[typed, tyro.conf.arg(name="")])],
-        bases=(TrainOptions,),
-        frozen=True,
-        kw_only=True,
-        namespace={"__doc__": TrainOptions.__doc__},
-    )
-    parsed = tyro.cli(
-        options,
-        args=list(arguments),
-        prog=f"diamond {command} {preset}",
-        default=options(settings=default),
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
-    values = _fields(parsed.settings)
-    values["method"] = values.pop(own)
-    return TrainOptions(**{**_fields(parsed), "settings": Settings(**values)})
-
-
-def _word_after(option: str, arguments: Sequence[str]) -> str | None:
-    """What was typed for an option that decides which other options there are."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        if word == option:
-            return following
-        if word.startswith(option + "="):
-            return word.removeprefix(option + "=")
-    return None
-
-
-def _fields(instance: Any) -> dict[str, Any]:
-    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
-
-
-def _preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    if arguments and arguments[0] in ("-h", "--help"):
-        print(f"usage: diamond {command} PRESET [OPTIONS]; a preset first, then its options (--help lists them):\n")
-        for name, (description, _) in PRESETS.items():
-            print(f"  {name:12s} {description}")
-        raise SystemExit(0)
-    if not arguments or arguments[0].startswith("-"):
-        raise UserError(f"`diamond {command}` needs a preset first: {', '.join(PRESETS)}.")
-    return _known_preset(command, arguments[0]), arguments[1:]
-
-
-def _known_preset(command: str, name: str) -> str:
-    return _known(f"`diamond {command}`: there is no preset {name!r}", name, PRESETS)
-
-
-def _known(sentence: str, name: str, known: Any) -> str:
-    if name not in known:
-        raise UserError(sentence + _suggestion(name, known))
-    return name
-
-
-def _suggestion(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."
+# --- What was named -------------------------------------------------------------------------------
 
 
 def _runs(paths: Sequence[Path]) -> list[Run]:

@@ -1,4 +1,4 @@
-"""Runs that older versions wrote still load, score what they scored then, and resume to where they would have gone."""
+"""Runs that older versions wrote still load, score what they scored then, and resume to where they were going."""
 
 import csv
 import json

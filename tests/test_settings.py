@@ -483,7 +483,10 @@ def test_what_can_be_put_right_is_one_sentence_and_status_2_before_anything_runs
         ("evaluate {run} --seed=-1", "--seed is -1; it must lie between 0 and 4294967295\\."),
         ("figure {run} --seed=-1", "--seed is -1; it must lie between 0 and 4294967295\\."),
         ("figure {run} --seed 4294967296", "--seed is 4294967296; it must lie between 0 and 4294967295\\."),
-        ("evaluate {run} --dropout on", "--dropout was given, but policy\.mask is rank\\."),
+        (
+            "evaluate {run} --dropout on",
+            r"--dropout was given, but policy\.mask is rank, which has none;",
+        ),
         ("evaluate {run} --players 3 --actions 2", "players is 3 and actions is 2: XOR needs"),
         ("evaluate {run} --players x", "--agents is 'x'; write a number, a range such as 2:8"),
         ("table {run}", "these runs have no evaluated episodes yet; run `diamond evaluate` on them first\\."),
@@ -610,3 +613,9 @@ def test_a_run_on_a_world_of_ones_own_keeps_that_worlds_settings(tmp_path):
     (opened,) = folder.find_runs([str(tmp_path / "group")], world=Own())
     assert opened.settings.world == Own(reach=0.5)
     assert opened == run
+
+
+def test_no_method_can_take_the_place_of_a_setting():
+    from diamond_attention.learning.registry import TAKEN
+
+    assert set(TAKEN) == {field.name for field in dataclasses.fields(Settings)}

@@ -37,6 +37,8 @@ ROOMS = [
     "demo",
     "extensions",
     "bench",
+    "command_options",
+    "command_words",
     "command_line",
 ]
 PLACE = {name: place for place, name in enumerate(ROOMS)}

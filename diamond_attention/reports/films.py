@@ -63,7 +63,9 @@ def draw_film(
     world = variant_to_play(run) if world is None else world
     if steps is None and type(world).pictures is World.pictures:
         steps = STEPS
+    progress.begin(f"playing {run.path}", steps or world.time_limit, 0)
     recording = record(run, size, steps=steps, seed=seed, greedy=greedy, world=world)
+    progress.end(f"played {recording.frames - 1} steps")
     own = world.pictures(recording)
     pictures, usual = (_Stage(recording), FRAMES_PER_SECOND) if own is None else own
     speed = frames_per_second or usual
@@ -83,7 +85,7 @@ def draw_film(
         raise UserError(f"--to is {str(to)!r}, which cannot be written ({error.strerror}).") from None
     finally:
         plt.close("all")
-    progress.end(f"filmed {recording.frames - 1} steps")
+    progress.end(f"drew {len(pictures)} frames")
     return to
 
 

@@ -145,7 +145,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     commit=_shared(members, "commit"),
                     device=_shared(members, "device"),
                     chance=None if scoring.chance is None else scoring.chance(*way.size),
-                    paper=paper_number(world.name, policy.key, sizes, way),
+                    paper=paper_number(world.name, policy.key, sizes, way) if settings.method.name == "ppo" else None,
                     place=policy.place,
                     scoring=scoring,
                 )

@@ -9,6 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, 
 from rich.progress import Progress as Bar
 
 SECONDS_BETWEEN_LINES = 10.0
+COMPILED = ("steps", "episodes")
+"""Units of work that a device does, so that the first of it waits for the compiler."""
 
 
 class Progress(Protocol):
@@ -59,7 +61,7 @@ class Lines:
     def begin(self, what: str, total: int, done: int, unit: str = "steps") -> None:
         self.what, self.total, self.unit = what, total, unit
         self.rate, self.last = _Rate(done), time.perf_counter()
-        print(f"{what}: {total:,} {unit}; compiling first", flush=True)
+        print(f"{what}: {total:,} {unit}{'; compiling first' if unit in COMPILED else ''}", flush=True)
 
     def advance(self, done: int, shown: dict[str, float]) -> None:
         rate = self.rate.update(done)
@@ -94,7 +96,9 @@ class Terminal:
     def begin(self, what: str, total: int, done: int, unit: str = "steps") -> None:
         self.rate, self.unit = _Rate(done), unit
         self.bar.start()
-        self.task: TaskID = self.bar.add_task(what, total=total, completed=done, shown="compiling")
+        self.task: TaskID = self.bar.add_task(
+            what, total=total, completed=done, shown="compiling" if unit in COMPILED else ""
+        )
 
     def advance(self, done: int, shown: dict[str, float]) -> None:
         rate = self.rate.update(done)

@@ -76,7 +76,7 @@ class Smaclite(World):
 
     name = "smaclite"
     title = "SMAClite"
-    task = "target"
+    task = "enemy"
     scoring = Scoring(score="battle_won", name="Win rate", rate=True)
     varies = {  # noqa: RUF012 - a fact of the class
         "map": "The map to play, or several as in 2s3z,3s5z; by default those it was trained on.",

@@ -1,0 +1,169 @@
+"""The options of every command: dataclasses that tyro reads, one docstring an option."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from diamond_attention.runs.settings import Settings
+
+Device = Literal["cpu", "gpu"]
+RunPaths = tyro.conf.Positional[tuple[Path, ...]]
+Agents = Annotated[str | None, tyro.conf.arg(aliases=["--players"])]
+Tasks = Annotated[str | None, tyro.conf.arg(aliases=["--actions"])]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Train one or several seeds at once."""
+
+    settings: Annotated[Settings, tyro.conf.arg(name="")]
+    seeds: str = "0"
+    """Seeds to train together: 3, or 0:10 (ten seeds, 0 to 9), or 0,5,7."""
+    device: Device | None = None
+    """Where to compute; by default a GPU if JAX finds one. Asking for one that is not there is an error."""
+    out: Path | None = None
+    """Folder for the runs, one subfolder a seed; by default runs/PRESET."""
+    from_run: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Start from another run's weights: one run for all seeds, or a group's seed for seed."""
+    overwrite: bool = False
+    """Replace runs that are already in that folder."""
+    quiet: bool = False
+    """Say nothing but what must not be missed."""
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Continue a run, and the seeds that trained with it, from the last good checkpoint."""
+
+    run: tyro.conf.Positional[Path]
+    device: Device | None = None
+    """Where to compute; exact on the CPU that began it."""
+    quiet: bool = False
+    """Say nothing but what must not be missed."""
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Play a trained policy and append one row an episode to its episodes.csv."""
+
+    runs: RunPaths
+    agents: Agents = None
+    """Team sizes: 4, or 2:8, or 2,4,8; by default those it was trained on."""
+    tasks: Tasks = None
+    """Numbers of tasks, likewise, or "same"."""
+    episodes: int = 1000
+    """Episodes for each run, size and way of playing."""
+    simulator: str = "own"
+    """own: the world as it was trained on; vmas: the original Simple Spread (extra `vmas`)."""
+    greedy: bool = False
+    """Only greedy play; by default both."""
+    sampled: bool = False
+    """Only sampled play; by default both."""
+    dropout: Literal["on", "off"] | None = None
+    """For policies trained with mask=dropout: on or off while playing; by default as their settings say."""
+    seed: int = 0
+    """Of the evaluation's own randomness."""
+    checkpoint: str = "last"
+    """best, last, or a step the run has a checkpoint of."""
+    device: Device | None = None
+    """Where to compute; by default a GPU if JAX finds one."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    quiet: bool = False
+    """Say nothing but the table."""
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Tabulate what was evaluated, beside the paper's numbers."""
+
+    runs: RunPaths
+    json: bool = False
+    """Print JSON."""
+    markdown: bool = False
+    """Print Markdown."""
+
+
+@dataclass(frozen=True)
+class FigureOptions:
+    """Draw a team's attention, the learning curves and, for what was evaluated, R by team size."""
+
+    runs: RunPaths
+    to: Path = Path("figures")
+    """Folder for the pictures."""
+    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
+    """Team whose attention is shown; by default the largest it was trained on."""
+    seed: int = 0
+    """Which episode, and which draw of ranks, to show."""
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Film one greedy episode: ranks, attention, trails and the score so far."""
+
+    run: tyro.conf.Positional[Path]
+    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
+    """Size of the team; by default the largest it was trained on."""
+    tasks: int | None = None
+    """Number of landmarks or foods; by default as many as agents, if it was trained so."""
+    sampled: bool = False
+    """Sampled play; by default greedy."""
+    to: Path | None = None
+    """File to write: .gif, .png (the last frame; of a battle four) or .mp4 (ffmpeg, or the extra `film`); by default
+    WORLD.gif."""
+    seed: int = 0
+    """Which episode to film."""
+    steps: int | None = None
+    """Steps to film, fewer if the episode ends before; by default 200, or all of a battle. Of more than a hundred,
+    every second is shown, and so on."""
+    frames_per_second: int | None = None
+    """Pictures shown in a second; by default 10; of a battle each is three ticks."""
+    quiet: bool = False
+    """Say nothing but where the film is."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Copy the policy alone into a new folder: a tenth of the bytes, and every command that plays one takes it."""
+
+    run: tyro.conf.Positional[Path]
+    to: Path
+    """New folder; of several seeds, each gets one in it."""
+    checkpoint: str = "last"
+    """best, last, or a step the run has a checkpoint of."""
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Measure speed: of training and, for XOR, seconds until success; else of simulation and decisions too."""
+
+    preset: tyro.conf.Positional[str] = "xor-paper"
+    seeds: tuple[int, ...] = ()
+    """How many seeds to train at once, one measurement each; by default 1 and 10 for XOR, else 1."""
+    device: Device | None = None
+    """Where to compute; by default a GPU if JAX finds one."""
+    to: Path | None = None
+    """Also write the measurements to this JSON file."""
+
+
+@dataclass(frozen=True)
+class SmacliteReplayOptions:
+    """Replay recorded episodes of the original SMAClite in this engine, step by step, and say what differs."""
+
+    traces: tyro.conf.Positional[tuple[Path, ...]]
+    to: Path | None = None
+    """Also write what was found to this JSON file."""
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """Train, evaluate, tabulate and draw the XOR game in a few minutes."""
+
+    out: Path = Path("runs/demo")
+    """Folder for the runs and figures; what an earlier demo left there is replaced."""
+    seeds: int = 3
+    """Training seeds for each policy."""
+    quiet: bool = False
+    """Say nothing but the results."""

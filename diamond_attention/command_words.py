@@ -1,0 +1,144 @@
+"""From the words somebody typed to a command's options."""
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from diamond_attention.command_options import TrainOptions
+from diamond_attention.errors import UserError
+from diamond_attention.extensions import load_extension
+from diamond_attention.learning.registry import METHODS
+from diamond_attention.policies.registry import POLICIES
+from diamond_attention.runs.presets import PRESETS
+from diamond_attention.runs.settings import Settings
+from diamond_attention.worlds.registry import WORLDS
+
+
+def _without_extensions(arguments: Sequence[str]) -> list[str]:
+    """Loads every `--with FILE.py` and gives back the other words."""
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != "--with":
+            rest.append(word)
+            continue
+        file = value if equals else next(words, None)
+        if not file:
+            raise UserError("--with needs a Python file that registers a world, a policy, a method or a preset.")
+        load_extension(Path(file))
+    return rest
+
+
+def _parse(kind: type, arguments: Sequence[str], command: str) -> Any:
+    return tyro.cli(kind, args=list(arguments), prog=f"diamond {command}", config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def _parse_with_variations(kind: type, arguments: Sequence[str], command: str) -> tuple[Any, dict[str, Any]]:
+    """The options of a command, and what it is asked to vary of a world: what worlds declare in `varies`."""
+    varied: dict[str, Any] = {}
+    for world in WORLDS.values():
+        hints = typing.get_type_hints(world, include_extras=False)
+        for name, sentence in world.varies.items():
+            option: Any = Annotated[hints[name] | None, tyro.conf.arg(help=f"{world.name}: {sentence}")]
+            varied.setdefault(name, (name, option, dataclasses.field(default=None)))
+    with_them = dataclasses.make_dataclass(
+        kind.__name__, varied.values(), bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
+    )
+    parsed = _parse(with_them, arguments, command)
+    return parsed, {name: getattr(parsed, name) for name in varied}
+
+
+def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
+    """TrainOptions for a preset. The world, the policy and the method have options of their own, known only here."""
+    settings = PRESETS[preset][1]
+    chosen = _word_after("--method", arguments)
+    if chosen is not None:
+        method = METHODS[_known(f"--method is {chosen!r}, which does not exist", chosen, METHODS)]
+        if method.settings is not type(settings.method):
+            settings = dataclasses.replace(settings, method=method.settings(), policy=method.policy)
+    kind = _word_after("--policy.kind", arguments)
+    if kind is not None and kind != settings.policy.kind:
+        _known(f"--policy.kind is {kind!r}, which does not exist", kind, POLICIES)
+        settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
+    own = settings.method.name
+    method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
+    typed = dataclasses.make_dataclass(
+        "Settings",
+        [
+            ("world", type(settings.world)),
+            ("policy", type(settings.policy)),
+            (
+                "method",
+                Annotated[method_names, tyro.conf.arg(help="How to learn; each has its own settings.")],
+            ),
+            (own, type(settings.method), dataclasses.field(default=settings.method)),
+        ],
+        bases=(Settings,),
+        frozen=True,
+        kw_only=True,
+    )
+    default = typed(**{**_fields(settings), "method": own, own: settings.method})
+    options = dataclasses.make_dataclass(
+        "TrainOptions",
+        [("settings", Annotated[typed, tyro.conf.arg(name="")])],
+        bases=(TrainOptions,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": TrainOptions.__doc__},
+    )
+    parsed = tyro.cli(
+        options,
+        args=list(arguments),
+        prog=f"diamond {command} {preset}",
+        default=options(settings=default),
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    values = _fields(parsed.settings)
+    values["method"] = values.pop(own)
+    return TrainOptions(**{**_fields(parsed), "settings": Settings(**values)})
+
+
+def _word_after(option: str, arguments: Sequence[str]) -> str | None:
+    """What was typed for an option that decides which other options there are."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if word == option:
+            return following
+        if word.startswith(option + "="):
+            return word.removeprefix(option + "=")
+    return None
+
+
+def _fields(instance: Any) -> dict[str, Any]:
+    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+
+
+def _preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(f"usage: diamond {command} PRESET [OPTIONS]; a preset first, then its options (--help lists them):\n")
+        for name, (description, _) in PRESETS.items():
+            print(f"  {name:12s} {description}")
+        raise SystemExit(0)
+    if not arguments or arguments[0].startswith("-"):
+        raise UserError(f"`diamond {command}` needs a preset first: {', '.join(PRESETS)}.")
+    return _known_preset(command, arguments[0]), arguments[1:]
+
+
+def _known_preset(command: str, name: str) -> str:
+    return _known(f"`diamond {command}`: there is no preset {name!r}", name, PRESETS)
+
+
+def _known(sentence: str, name: str, known: Any) -> str:
+    if name not in known:
+        raise UserError(sentence + _suggestion(name, known))
+    return name
+
+
+def _suggestion(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."
