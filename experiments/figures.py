@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import particle_results
-from particle_results import HOME, ONCE, SIMULATOR, SIZES, WORLDS, Policy, by_policy
+from particle_results import HOME, SIMULATOR, SIZES, WORLDS, Policy, by_policy
 from result_rows import ROOT, policy_name, read
 
 from diamond_attention.policies.diamond_settings import MASKS
@@ -22,11 +22,7 @@ IMAGES = ROOT / "docs" / "images"
 
 SPREAD = [("spread-gpu", mask, "off") for mask in ("rank", "none", "signed", "floor", "split")]
 """Those with five training seeds or more; the table beside the figure has the others."""
-FOOD = [(ONCE, "rank", "off"), ("food-gpu", "none", "off"), ("food-gpu", "split", "off")]
-"""The paper's mask was trained with every collision counted once only."""
-FOOD_SIZES = [*FOOD, (ONCE, "none", "off"), (ONCE, "floor", "off")]
-NAMES = {"spread-gpu": "{}", "food-gpu": "{}", ONCE: "{}, caution 1"}
-"""By preset: what its policies are called."""
+FOOD = [("food-gpu", mask, "off") for mask in ("rank", "none", "floor", "split")]
 
 
 def played(world: str, policies: list[Policy]) -> list[Played]:
@@ -34,7 +30,7 @@ def played(world: str, policies: list[Policy]) -> list[Played]:
     known = by_policy(world, SIMULATOR[world])
     ways = []
     for preset, mask, dropout in policies:
-        name = NAMES[preset].format(policy_name(mask, dropout))
+        name = policy_name(mask, dropout)
         twins = sum(way.policy.key == mask for way in ways)
         trained_on = frozenset({HOME[0]})
         way = Played(name, MASKS[mask], WORLDS[world], trained_on, preset, SIMULATOR[world], "greedy", twins)
@@ -60,7 +56,7 @@ def fewest_episodes(world: str, policy: Policy) -> int:
 
 def draw(to: Path) -> list[Path | None]:
     return [
-        draw_played_sizes([played("spread", SPREAD), played("food", FOOD_SIZES)], to / "team_size.png"),
+        draw_played_sizes([played("spread", SPREAD), played("food", FOOD)], to / "team_size.png"),
         draw_played_heatmap(played("food", FOOD), to / "food_heatmap.png"),
     ]
 
