@@ -1,5 +1,7 @@
-"""Colours and names of agents in pictures, and which ink can be read on them."""
+"""Colours, names and places of agents in pictures, and which ink can be read on them."""
 
+import numpy as np
+from jaxtyping import Float, Int
 from matplotlib.colors import to_hex, to_rgb
 
 AGENT_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c")
@@ -40,3 +42,12 @@ def brightness(colour: str | tuple[float, float, float, float]) -> float:
     """
     red, green, blue = to_rgb(colour)
     return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def place_by_rank(ranks: Float[np.ndarray, "*frame agent"]) -> Int[np.ndarray, "*frame agent"]:
+    """1 for the highest rank.
+
+    >>> place_by_rank(np.array([0.2, 0.9, 0.5])).tolist()
+    [3, 1, 2]
+    """
+    return 1 + np.sum(ranks[..., None, :] > ranks[..., :, None], axis=-1)

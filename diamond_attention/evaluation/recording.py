@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from diamond_attention.colours import place_by_rank
 from diamond_attention.distributions.categorical import Categorical
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.conditions import Conditions, check_sizes, variant_to_play
@@ -23,15 +24,6 @@ from diamond_attention.worlds.contract import TeamSize, World
 
 LARGEST_SHOWN = 100
 """Agents or tasks in a picture; more could not be told apart."""
-
-
-def place_by_rank(ranks: Float[np.ndarray, "*frame agent"]) -> Int[np.ndarray, "*frame agent"]:
-    """1 for the highest rank.
-
-    >>> place_by_rank(np.array([0.2, 0.9, 0.5])).tolist()
-    [3, 1, 2]
-    """
-    return 1 + np.sum(ranks[..., None, :] > ranks[..., :, None], axis=-1)
 
 
 class Recording(NamedTuple):

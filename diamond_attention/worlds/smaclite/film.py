@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
+from diamond_attention.colours import place_by_rank
 from diamond_attention.worlds.smaclite.battle import BattleState
 from diamond_attention.worlds.smaclite.picture import draw_battle, parts_along
 from diamond_attention.worlds.smaclite.scenario import TICKS_PER_STEP, scenario_of
@@ -60,6 +61,6 @@ def draw_frames(recording: Any, ticks_per_frame: int = TICKS_PER_FRAME) -> list[
         places = None
         if recording.policy.hears_ranks:
             ranks, living = recording.ranks[step, :agents], np.asarray(state.alive)[scenario.ally_ids]
-            places = (1 + np.sum((ranks[None, :] > ranks[:, None]) & living, axis=1)).tolist()
+            places = place_by_rank(np.where(living, ranks, -1.0)).tolist()  # the dead stand above nobody
         frames.append(draw_battle(scenario, state, caption, places, parts[tick], note))
     return frames
