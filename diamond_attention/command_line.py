@@ -13,12 +13,17 @@ Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed 
 stopped by Ctrl-C or SIGTERM with everything saved.
 """
 
+import _thread
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -43,12 +48,12 @@ from diamond_attention.command_words import (
     _suggestion,
     _without_extensions,
 )
-from diamond_attention.errors import UserError
+from diamond_attention.errors import Notice, UserError, printable
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES, described
 from diamond_attention.runs.environment import describe_environment
-from diamond_attention.runs.files import check_writable
-from diamond_attention.runs.folder import SHIPPED, Run, find_runs, open_run, shipped_policies
+from diamond_attention.runs.files import check_writable, write_file
+from diamond_attention.runs.folder import Run, find_runs, group_folder, shipped_policies, shipped_settings
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
@@ -84,7 +89,7 @@ def train_command(arguments: Sequence[str]) -> int:
 
 def resume_command(arguments: Sequence[str]) -> int:
     options = _parse(ResumeOptions, arguments, "resume")
-    find_runs([options.run])  # says what is wrong before a device is started
+    group_folder(options.run)  # says what is wrong before a device is started
     _choose_device(options.device, options.quiet)
     from diamond_attention.runs.train import resume
 
@@ -176,14 +181,14 @@ def export_command(arguments: Sequence[str]) -> int:
     options = _parse(ExportOptions, arguments, "export")
     runs = _runs([options.run])
     _choose_device("cpu", quiet=True)
-    from diamond_attention.runs.bundle import export_policy
+    from diamond_attention.runs.bundle import export_policies
 
     for run in runs:
         if run.failure is not None:
             print(f"skipped {run.path}: {run.failure.get('sentence', 'it failed')}", file=sys.stderr)
-            continue
-        to = options.to if len(runs) == 1 else options.to / f"seed_{run.seed}"
-        print(export_policy(run, to, options.checkpoint).path)
+    whole = {f"seed_{run.seed}" if len(runs) > 1 else "": run for run in runs if run.failure is None}
+    for exported in export_policies(whole, options.to, options.checkpoint) if whole else ():
+        print(exported.path)
     return _status(runs)
 
 
@@ -218,7 +223,7 @@ def list_command(arguments: Sequence[str]) -> int:
             print(f"  {name:12s} {_first_line(kind)}")
     print("trained policies that ship with the package")
     for name in shipped_policies():
-        settings = open_run(SHIPPED / name).settings
+        settings = shipped_settings(name)
         world = settings.world.as_scored()
         trained = " ".join(dict.fromkeys(world.played_at(size) for size in settings.sizes))
         print(f"  {name:12s} {world.name}, trained on {trained}, {described(settings.policy).label}")
@@ -272,7 +277,7 @@ def smaclite_replay_command(arguments: Sequence[str]) -> int:
     print(replay.report(comparisons))
     if options.to is not None:
         found = {"environment": environment, **replay.as_json(comparisons)}
-        options.to.write_text(json.dumps(found, indent=2) + "\n")
+        write_file(options.to, (json.dumps(found, indent=2) + "\n").encode())
     return 0 if replay.enough_match(comparisons) else 1
 
 
@@ -294,7 +299,14 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 def main() -> None:
     """What the installed script calls."""
-    sys.exit(run_command(sys.argv[1:]))
+    for stream in (sys.stdout, sys.stderr):  # a terminal that has no "π" shows its number
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    status = run_command(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        status = status or _unheard(error)
+    sys.exit(status)
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -312,28 +324,84 @@ def run_command(arguments: Sequence[str]) -> int:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diamond-attention"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     try:
-        arguments = _without_extensions(arguments)
-        name = arguments[0] if arguments else ""
-        if name not in COMMANDS:
-            raise UserError(f"there is no command {name!r}{_suggestion(name, COMMANDS)}")
-        return COMMANDS[name](arguments[1:])
+        with warnings.catch_warnings(), interrupts_heard():
+            warnings.simplefilter("always", Notice)
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            arguments = _without_extensions(arguments)
+            name = arguments[0] if arguments else ""
+            if name not in COMMANDS:
+                raise UserError(f"there is no command {name!r}{_suggestion(name, COMMANDS)}")
+            return COMMANDS[name](arguments[1:])
     except UserError as error:
-        print(f"diamond: {error}", file=sys.stderr)
+        _tell(error)
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        if error.filename is None:
+            return _unheard(error)
+        _tell(f"{error.filename}: {error.strerror}.")  # a name that is too long, a folder nobody may look into
+        return 2
     except Exception as error:
         from diamond_attention.runs.train import Interrupted
 
         if isinstance(error, Interrupted):
             return 128 + error.signal_number
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
-            print("diamond: the device ran out of memory; use smaller teams or fewer seeds at once.", file=sys.stderr)
+            _tell("the device ran out of memory; use smaller teams or fewer seeds at once.")
             return 2
         raise
+
+
+LONGEST = 300
+"""Characters of what a person is told; a long name is cut in its middle."""
+
+
+def _tell(sentence: object) -> None:
+    text = printable(" ".join(str(sentence).split()))
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 3 :]}"
+    print(f"diamond: {text}", file=sys.stderr, flush=True)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    if issubclass(category, Notice):
+        _tell(message)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, *where[:2]))
+
+
+def _unheard(error: OSError) -> int:
+    """What was printed went nowhere: the reader, such as `head`, had seen enough, or the disk behind it is full."""
+    # So that Python does not try once more, and complain, when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0
+    _tell(f"what was printed could not be written ({error.strerror}).")
+    return 2
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[None]:
+    """Ctrl-C ends a command wherever it falls.
+
+    JAX runs Python code of its own while Python collects garbage; a KeyboardInterrupt that is raised there is
+    dropped. Python tells `sys.unraisablehook` of it, and it is sent again.
+    """
+    before = sys.unraisablehook
+
+    def hear(dropped: Any) -> None:
+        if dropped.exc_type is KeyboardInterrupt:
+            # From another thread, a moment later: here it would be dropped again.
+            threading.Timer(0.02, _thread.interrupt_main).start()
+        else:
+            before(dropped)
+
+    sys.unraisablehook = hear
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 # --- What was named -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import Notice, UserError
 from diamond_attention.learning.ppo import PpoState
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
@@ -26,9 +26,10 @@ from diamond_attention.runs.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     prune_checkpoints,
+    remove_leftovers,
     save_checkpoint,
 )
-from diamond_attention.runs.files import LARGEST_JSON
+from diamond_attention.runs.files import LARGEST_JSON, json_bytes
 from diamond_attention.runs.folder import create_group, open_run
 from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.settings import Settings
@@ -86,7 +87,7 @@ def replace_tensors(folder: Path, data: bytes) -> None:
 
 def describe(folder: Path, **changes) -> None:
     values = json.loads((folder / "state.json").read_text())
-    (folder / "state.json").write_text(json.dumps({**values, **changes}))
+    (folder / "state.json").write_bytes(json_bytes({**values, **changes}))
 
 
 def with_header(folder: Path, header: bytes) -> bytes:
@@ -153,7 +154,7 @@ def save_scored(folder: Path, state: PpoState, scores: list[float | None]) -> li
     for update, score in enumerate(scores, 1):
         saved = state._replace(update=np.asarray(update, np.int32))
         save_checkpoint(folder, saved, step=update * 16, score=score)
-        prune_checkpoints(folder)
+        prune_checkpoints(folder, every=1)
     return [info.update for info in list_checkpoints(folder)]
 
 
@@ -181,7 +182,7 @@ def test_checkpoints_are_in_order_of_their_number_not_of_its_letters(state, tmp_
 
 
 def test_what_a_crash_left_half_written_is_neither_listed_nor_in_the_way(state, shapes, tmp_path):
-    partial = tmp_path / f"step_{STEP}.partial"
+    partial = tmp_path / f".unfinished.step_{STEP}"
     partial.mkdir()
     (partial / "state.safetensors").write_bytes(b"half of it")
     assert list_checkpoints(tmp_path) == []
@@ -190,8 +191,49 @@ def test_what_a_crash_left_half_written_is_neither_listed_nor_in_the_way(state, 
     assert_same_bits(load_checkpoint(path, shapes), state)
 
 
-def test_a_complete_folder_that_was_never_renamed_is_refused(good, shapes):
-    assert_refused(good.rename(good.with_suffix(".partial")), shapes, "was never finished")
+def test_of_what_lies_beside_checkpoints_only_our_own_leftovers_are_removed(state, tmp_path):
+    """A folder whose name or contents no version of ours has is somebody's."""
+    kept = save_checkpoint(tmp_path, state, step=STEP, score=None)
+    for name, file in {
+        ".unfinished.step_7": "state.json",
+        "step_8.partial": "state.safetensors",  # of a version before .unfinished.
+        "my_notes.partial": "notes.txt",
+        "step_9.partial": "thesis.tex",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("text")
+    outside = tmp_path.parent / "outside"
+    outside.mkdir()
+    (outside / "state.json").write_text("irreplaceable")
+    (tmp_path / "step_10.partial").symlink_to(outside)
+    (tmp_path / ".unfinished.step_11").symlink_to(outside)
+    remove_leftovers(tmp_path)
+    left = {kept.name, "my_notes.partial", "step_9.partial", "step_10.partial"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+    assert (outside / "state.json").read_text() == "irreplaceable"
+
+
+def test_a_checkpoint_made_where_somebody_stopped_goes_when_the_next_is_due(state, tmp_path):
+    for update in (2, 4, 5, 6):
+        save_checkpoint(tmp_path, state._replace(update=np.asarray(update, np.int32)), step=update, score=update)
+        prune_checkpoints(tmp_path, every=2)
+        if update == 5:
+            assert [info.update for info in list_checkpoints(tmp_path)] == [4, 5]
+    assert [info.update for info in list_checkpoints(tmp_path)] == [4, 6]
+
+
+def test_a_folder_with_another_steps_name_is_refused(good, shapes):
+    assert_refused(good.rename(good.with_name("step_113")), shapes, "its folder is step_113")
+
+
+@pytest.mark.parametrize("changes", [{"score": 9.0}, {"update": 8}, {"format": 1}, {"checksum": "0" * 64}])
+def test_a_description_edited_by_hand_is_refused(changes, good, shapes):
+    values = json.loads((good / "state.json").read_text())
+    (good / "state.json").write_text(json.dumps({**values, **changes}))
+    assert_refused(good, shapes, "its checksum differs")
+    del values["checksum"]
+    (good / "state.json").write_text(json.dumps(values))
+    assert_refused(good, shapes, "its checksum differs")
 
 
 def test_saving_again_replaces_the_whole_checkpoint(good, state, shapes):
@@ -349,7 +391,7 @@ def test_a_run_whose_settings_say_another_width_does_not_load(state, tmp_path):
     file = run.path / "settings.json"
     values = json.loads(file.read_text())
     values["settings"]["policy"]["width"] = 10
-    file.write_text(json.dumps(values))
+    file.write_bytes(json_bytes(values))
     for which in ("last", "best", str(STEP)):
         with pytest.raises(UserError, match=r"step_112/state\.safetensors has \d+ bytes where its settings call for"):
             load_run(open_run(run.path), which)
@@ -360,7 +402,8 @@ def test_of_a_runs_checkpoints_the_newest_good_one_is_used(state, tmp_path):
     save_scored(run.checkpoints, state, [0.9, 0.1, 0.2])
     assert [load_run(run, which)[1] for which in ("last", "best", "32")] == [48, 16, 32]
     os.truncate(run.checkpoints / "step_48" / "state.safetensors", 1000)
-    loaded, step = load_run(run, "last")
+    with pytest.warns(Notice, match=r"step_32 of .* is used, because the newest checkpoint is broken: .*step_48"):
+        loaded, step = load_run(run, "last")
     assert (int(loaded.update), step) == (2, 32)
     with pytest.raises(UserError, match=r"step_48/state\.safetensors"):
         load_run(run, "48")  # asked for by its number, it must not be another one
@@ -404,13 +447,19 @@ def test_a_description_that_is_none_is_refused(text, good, shapes):
     assert list_checkpoints(good.parent) == []
 
 
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), 1e999, "9"])
+def test_a_score_that_is_no_number_is_refused(score, good, shapes):
+    describe(good, score=score)
+    assert_refused(good, shapes, "its score is no number")
+
+
 def test_a_missing_file_is_refused(good, shapes):
     tensors(good).rename(good / "elsewhere")
     assert_refused(good, shapes, "state.safetensors")
     (good / "state.json").unlink()
-    assert_refused(good, shapes, "state.json is missing")
+    assert_refused(good, shapes, "state.json cannot be read")
     shutil.rmtree(good)
-    assert_refused(good, shapes, "state.json is missing")
+    assert_refused(good, shapes, "state.json cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -435,10 +484,10 @@ def test_a_description_with_a_wrong_type_is_refused(changes, good, shapes):
     assert_refused(good, shapes, "does not describe a checkpoint")
 
 
-@pytest.mark.parametrize("number", [0, 2, -1])
+@pytest.mark.parametrize("number", [0, 3, -1])
 def test_another_format_is_refused_by_its_number(number, good, shapes):
     describe(good, format=number)
-    assert_refused(good, shapes, f"has format {number}; this version reads format 1")
+    assert_refused(good, shapes, f"has format {number}; this version reads up to format 2")
 
 
 def test_a_description_of_another_update_is_refused(good, shapes):

@@ -24,9 +24,9 @@ from diamond_attention.policies.registry import POLICIES
 from diamond_attention.reports import tables
 from diamond_attention.runs import presets
 from diamond_attention.runs.bundle import load_policy
-from diamond_attention.runs.files import read_rows
 from diamond_attention.runs.folder import create_group, open_run
 from diamond_attention.runs.restore import load_run
+from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.sizes import padded
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Physics
@@ -211,7 +211,6 @@ def test_weights_of_another_world_are_refused(spread, tmp_path, capsys):
 
 def test_a_checkpoint_of_another_world_is_refused(spread, tmp_path, capsys):
     (run,) = create_group(tmp_path / "xor", "", replace(SMALL, world=Xor()), [0], overwrite=False)
-    shutil.rmtree(run.checkpoints)
     shutil.copytree(spread[0].checkpoints, run.checkpoints)
     assert run_command(["evaluate", str(run.path), "--episodes", "1"]) == 2
     message = capsys.readouterr().err

@@ -22,8 +22,9 @@ from diamond_attention.reports.anchors import anchors, programmed_team
 from diamond_attention.reports.scenes import TokenScene, scene_of
 from diamond_attention.runs.assemble import begin_learning
 from diamond_attention.runs.checkpoint import save_checkpoint
-from diamond_attention.runs.files import append_rows
+from diamond_attention.runs.files import json_bytes
 from diamond_attention.runs.folder import create_group, find_runs, open_run
+from diamond_attention.runs.rows import append_rows
 from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
@@ -83,7 +84,7 @@ def with_other_mask(run_folder: Path, mask: str) -> None:
     for file in run_folder.glob("seed_*/settings.json"):
         values = json.loads(file.read_text())
         values["settings"]["policy"]["mask"] = mask
-        file.write_text(json.dumps(values))
+        file.write_bytes(json_bytes(values))
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def test_sampled_play_is_shown_where_there_is_no_other_and_says_so(copies):
 def test_policies_of_one_kind_are_told_apart_by_what_differs(copies):
     shutil.copytree(copies / "spread", copies / "wider")
     for file in (copies / "wider").glob("seed_*/settings.json"):
-        file.write_text(file.read_text().replace('"rank_hold": 1', '"rank_hold": 5'))
+        file.write_bytes(json_bytes(json.loads(file.read_text().replace('"rank_hold": 1', '"rank_hold": 5'))))
     runs = find_runs([copies / "spread", copies / "wider"])
     for run in runs:
         append_rows(run.episodes, [row(2, 2, -10)])
@@ -385,7 +386,8 @@ def test_mp4_needs_ffmpeg_and_then_hands_it_every_frame(folder, tmp_path, monkey
     assert run_command(["watch", str(folder / "spread"), "--to", str(to)]) == 2
     assert "write a .gif instead" in capsys.readouterr().err
     ffmpeg = tmp_path / "ffmpeg"
-    ffmpeg.write_text(f"#!/bin/sh\n/bin/cat > {to}\n")
+    # The file to write is its last argument.
+    ffmpeg.write_text('#!/bin/sh\nfor to; do :; done\n/bin/cat > "$to"\n')
     ffmpeg.chmod(ffmpeg.stat().st_mode | stat.S_IXUSR)
     assert run_command(["watch", str(folder / "spread"), "--to", str(to), "--steps", "3"]) == 0
     width, height = films._Stage(record(find_runs([folder / "spread"])[0], TeamSize(3, 3), steps=1))[0].size

@@ -20,6 +20,7 @@ from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings, MaskKind
 from diamond_attention.runs.assemble import shape_of_learner
 from diamond_attention.runs.checkpoint import save_checkpoint
+from diamond_attention.runs.files import json_bytes
 from diamond_attention.runs.folder import create_group, open_run
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.seeds import parse_seeds
@@ -344,7 +345,7 @@ def run(tiny_group, tmp_path) -> Path:
 
 def rewrite(run: Path, **changes) -> None:
     values = json.loads((run / "settings.json").read_text())
-    (run / "settings.json").write_text(json.dumps({**values, **changes}))
+    (run / "settings.json").write_bytes(json_bytes({**values, **changes}))
 
 
 def test_a_run_opens_with_the_settings_it_was_made_with(run):
@@ -428,7 +429,7 @@ def status_and_error(arguments: str, capsys) -> tuple[int, str]:
         ("list everything", "`diamond list` takes no arguments, and got 'everything'."),
         (
             "resume nowhere",
-            "nowhere holds no run; name a run folder, a folder of seeds or a policy that ships",
+            "nowhere holds no run; name a run folder, or a folder of seeds.",
         ),
         ("evaluate nowhere", "nowhere holds no run; "),
         ("table nowhere", "nowhere holds no run; "),

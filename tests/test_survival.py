@@ -31,10 +31,10 @@ from diamond_attention.learning.seeds import advance_seeds, split_seeds, stack_s
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.tables import table_lines
 from diamond_attention.runs.assemble import begin_learning, build_learner
-from diamond_attention.runs.files import read_rows
 from diamond_attention.runs.folder import exclusive, find_runs, open_run
 from diamond_attention.runs.metrics import TIMING_COLUMNS
 from diamond_attention.runs.restore import load_run, sources_of, with_weights_of
+from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import Interrupted, resume, train
 from diamond_attention.worlds.contract import TeamSize, Transition, World
@@ -242,7 +242,7 @@ def truncate_newest(group: Path) -> None:
     ("damage", "said"),
     [
         (lose_newest, None),
-        (leave_partial, r"skipped .*seed_1/checkpoints/step_1280\.partial, which was never finished"),
+        (leave_partial, None),
         (truncate_newest, r"skipped a broken checkpoint: .*seed_0/checkpoints/step_1280/state\.safetensors"),
     ],
 )
@@ -262,7 +262,7 @@ def test_resume_goes_on_from_the_newest_checkpoint_that_is_good_for_every_seed(d
 def test_rows_after_the_checkpoint_and_half_written_rows_are_dropped(straight, broken_off):
     header, *rows = (straight / "seed_0" / "metrics.csv").read_text().splitlines()
     # Rows 81 and 82 were written and their checkpoint was not; of row 83 only a part reached the disk.
-    beyond = [re.sub(r",[\d.]+,", ",0.123,", row) for row in rows[80:83]]
+    beyond = [",".join([*row.split(",")[:2], "0.123", *row.split(",")[3:]]) for row in rows[80:83]]
     with open(broken_off / "seed_0" / "metrics.csv", "a", newline="") as file:
         file.write("\r\n".join([*beyond[:2], beyond[2][:20]]))
     # And of seed 1 a part of a row is all there is beyond the checkpoint.
@@ -506,7 +506,7 @@ def test_a_run_is_not_overwritten_unless_asked(straight, broken_off):
 def test_a_folder_that_is_no_run_of_ours_is_never_overwritten(tmp_path):
     (tmp_path / "group" / "seed_0").mkdir(parents=True)
     (tmp_path / "group" / "seed_0" / "thesis.txt").write_text("irreplaceable")
-    with pytest.raises(UserError, match="not a run of ours"):
+    with pytest.raises(UserError, match=r"thesis\.txt is not ours, so nothing is overwritten"):
         train(SETTINGS, SEEDS, tmp_path / "group", overwrite=True)
     assert (tmp_path / "group" / "seed_0" / "thesis.txt").read_text() == "irreplaceable"
 

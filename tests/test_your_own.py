@@ -50,8 +50,8 @@ from diamond_attention import (
 from diamond_attention.command_line import run_command
 from diamond_attention.evaluation.recording import record
 from diamond_attention.extensions import LOADED
-from diamond_attention.runs.files import read_rows
 from diamond_attention.runs.metrics import TIMING_COLUMNS
+from diamond_attention.runs.rows import read_rows
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {

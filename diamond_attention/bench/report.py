@@ -28,7 +28,7 @@ from diamond_attention.bench.simulation import ENVS, measure_simulation, vmas_us
 from diamond_attention.bench.training import compiled_training, measure_parts, measure_training
 from diamond_attention.learning.seeds import MOST_UPDATES_PER_CALL
 from diamond_attention.runs.environment import describe_environment
-from diamond_attention.runs.files import check_writable
+from diamond_attention.runs.files import check_writable, write_file
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.settings import Settings, to_json
 
@@ -54,7 +54,7 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
     if to is not None:
         environment["versions"] |= versions_of_vmas() if "vmas" in measured else {}
         described = {"preset": preset, "settings": to_json(settings), "environment": environment}
-        to.write_text(json.dumps({**described, **measured}, indent=2) + "\n")
+        write_file(to, (json.dumps({**described, **measured}, indent=2) + "\n").encode())
 
 
 # --- Worlds that take many steps ------------------------------------------------------------------

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, notice
 from diamond_attention.evaluation.conditions import Conditions, check_sizes, variant_to_play
 from diamond_attention.play import begin_episode, play_step
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.registry import POLICIES, described
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.bundle import load_policy
-from diamond_attention.runs.files import append_rows
-from diamond_attention.runs.folder import Run
+from diamond_attention.runs.folder import Run, is_training
 from diamond_attention.runs.progress import Progress, Quiet
+from diamond_attention.runs.rows import append_rows, check_columns
 from diamond_attention.runs.seeds import check_seed
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.sizes import padded, team_sizes
@@ -64,11 +64,17 @@ def evaluate(
         on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
         several = [alone for alone in world.apart() if (alone.sizes or sizes)[0] in sizes]
         return [row for alone in several for row in on(world=alone, progress=progress)]
+    # A file that rows cannot be added to is found before they are played.
+    columns = [*_which_episode(0, simulator, sizes[0], world, "", "", 0, 0), *sorted(_played_columns(world))]
+    check_columns(run.episodes, columns)
+    if is_training(run):
+        notice(f"{run.path} is being trained by another process; what it has saved until now is played.")
     policy, step = load_policy(run, checkpoint, dropout)
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
     # and lose the same episodes, and an interval over seeds would be too narrow.
     key = jax.random.fold_in(jax.random.key(seed), run.seed)
     rows: list[dict[str, Any]] = []
+    dropped = "on" if described(in_play).key == "dropout" else "off"
     progress.begin(f"evaluating {run.path}", len(play) * len(sizes) * episodes, 0, "episodes")
     for way in play:
 
@@ -89,25 +95,39 @@ def evaluate(
                 played_more(len(played_at) * episodes)
         for size, played in zip(sizes, played_at, strict=True):
             for episode in range(episodes):
-                rows.append(
-                    {
-                        "checkpoint": step,
-                        "simulator": simulator,
-                        "agents": int(size.agents),
-                        "tasks": int(size.tasks),
-                        # What some worlds let an evaluation vary, such as the map.
-                        **conditions_of(world),
-                        "play": way,
-                        "dropout": "on" if described(in_play).key == "dropout" else "off",
-                        "seed": seed,
-                        "episode": episode,
-                        # By name, so that both simulators write the same columns.
-                        **{name: _cell(played[name][episode]) for name in sorted(played)},
-                    }
-                )
+                which = _which_episode(step, simulator, size, world, way, dropped, seed, episode)
+                # By name, so that both simulators write the same columns.
+                rows.append(which | {name: _cell(played[name][episode]) for name in sorted(played)})
+    lost = sum(not np.isfinite(row["return"]) for row in rows)
+    if lost:
+        notice(f"{lost} of {len(rows)} returns of {run.path} are not finite, so their mean is no number.")
     append_rows(run.episodes, rows)
     progress.end(f"played {len(rows):,} episodes of {run.path}")
     return rows
+
+
+def _which_episode(
+    step: int, simulator: str, size: TeamSize, world: World, way: str, dropped: str, seed: int, episode: int
+) -> dict[str, Any]:
+    return {
+        "checkpoint": step,
+        "simulator": simulator,
+        "agents": int(size.agents),
+        "tasks": int(size.tasks),
+        # What some worlds let an evaluation vary, such as the map.
+        **conditions_of(world),
+        "play": way,
+        "dropout": dropped,
+        "seed": seed,
+        "episode": episode,
+    }
+
+
+def _played_columns(world: World) -> list[str]:
+    """What is known of an episode that was played."""
+    size = jnp.ones((1, 2), jnp.int32)
+    team = jax.eval_shape(lambda: begin_episode(world, size, jax.random.key(0)))
+    return ["length", "return", *team.episode_measures]
 
 
 def check_simulator(settings: Settings, sizes: Sequence[TeamSize], simulator: str) -> None:

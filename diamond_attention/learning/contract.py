@@ -60,8 +60,8 @@ class Method(NamedTuple):
     """What it learns unless another policy is asked for."""
     begin: Callable[[Learner, PRNGKeyArray], LearnerState]
     update: Callable[[Learner, LearnerState], tuple[LearnerState, dict[str, Array]]]
-    """One update and one row of metrics, with `return` and the world's measures among them. A state that has failed
-    stays as it was."""
+    """One update and one row of metrics, with `return` and the world's measures among them. A state with a `failure`,
+    or with a number that is not finite, is not kept (see seeds.py)."""
     policy_of: Callable[[LearnerState], Policy]
     """The policy that plays."""
     failed_part: Callable[[LearnerState, int], str]

@@ -59,7 +59,7 @@ def collect_all(learner: Learner, state: PpoState, key: PRNGKeyArray) -> tuple[T
 
 
 def update(learner: Learner, state: PpoState) -> tuple[PpoState, dict[str, Array]]:
-    """One PPO update. A state that has failed stays exactly as it was at its last good update."""
+    """One PPO update. Where something was not finite, `failure` says what, and the state is not kept."""
     ppo = learner.method
     key, rollout_key, shuffle_key = jax.random.split(jax.random.wrap_key_data(state.key), 3)
     teams, seen = collect_all(learner, state, rollout_key)
@@ -96,14 +96,9 @@ def update(learner: Learner, state: PpoState) -> tuple[PpoState, dict[str, Array
 
     progress, learning = jax.lax.scan(epoch, progress, jax.random.split(shuffle_key, ppo.epochs))
 
-    # A seed that fails now, or failed before, keeps the last state in which everything was finite. The barrier keeps
-    # XLA from computing `failed` anew inside every one of the selections below.
-    failed = jax.lax.optimization_barrier((state.failure > 0) | (progress.failure > 0))
     learned = state._replace(weights=progress.weights, value_scale=value_scale, optimiser=progress.optimiser)
     after = learned._replace(teams=teams, key=jax.random.key_data(key), update=state.update + 1)
-    after = jax.tree.map(lambda new, old: jnp.where(failed, old, new), after, state)
-    after = after._replace(failure=jnp.where(state.failure > 0, state.failure, progress.failure))
-    return after, summarise(seen, targets, learning, learning_rate)
+    return after._replace(failure=progress.failure), summarise(seen, targets, learning, learning_rate)
 
 
 def computing_in(precision: Precision, policy: Policy) -> Policy:

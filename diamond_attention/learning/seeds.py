@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diamond_attention.learning.contract import Learner, LearnerState, Method
+from diamond_attention.learning.finite import first_non_finite
 
 MOST_UPDATES_PER_CALL = 100
 
@@ -35,8 +36,16 @@ def advance_seeds(method: Method, learner: Learner) -> Advance:
 
     def update_all(states: LearnerState) -> tuple[LearnerState, dict[str, jax.Array]]:
         def one(state: LearnerState) -> tuple[LearnerState, dict[str, jax.Array]]:
-            state, metrics = method.update(learner, state)
-            return state, {**metrics, "failure": state.failure}
+            after, metrics = method.update(learner, state)
+            # Whatever a method makes, nothing that is not finite is kept: a seed that fails now, or failed before,
+            # stays in its last good state. The barrier keeps XLA from computing `failure` anew in every selection.
+            unfit = -first_non_finite(_floats(after))
+            failure = jnp.where(
+                state.failure != 0, state.failure, jnp.where(after.failure != 0, after.failure, unfit)
+            )
+            failure = jax.lax.optimization_barrier(failure)
+            state = jax.tree.map(lambda new, old: jnp.where(failure != 0, old, new), after, state)
+            return state._replace(failure=failure), {**metrics, "failure": failure}
 
         return jax.vmap(one)(states)
 
@@ -53,6 +62,18 @@ def advance_seeds(method: Method, learner: Learner) -> Advance:
         return jax.lax.fori_loop(0, count, one_update, (states, log))
 
     return advance
+
+
+def _floats(state: LearnerState) -> dict[str, Any]:
+    """Every array of the state that could stop being finite, by name."""
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+    return {name: leaf for name, leaf in named.items() if jnp.issubdtype(leaf.dtype, jnp.floating)}
+
+
+def name_of_failure(method: Method, state: LearnerState, failure: int) -> str:
+    """What is not finite: a part of the update, which the method knows, or of the state that it made."""
+    return method.failed_part(state, failure) if failure > 0 else list(_floats(state))[-failure - 1]
 
 
 # A run that is resumed where it was trained, or trained again, need not be traced again, which takes seconds.

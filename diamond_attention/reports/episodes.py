@@ -1,11 +1,13 @@
 """Reading episodes.csv: which rows count, and how they are grouped, for every table and figure of scores."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from diamond_attention.runs.files import read_rows
+from diamond_attention.errors import notice
 from diamond_attention.runs.folder import Run
+from diamond_attention.runs.rows import Columns, read_rows
 from diamond_attention.worlds.contract import World
 
 SIZE_AND_PLAY = ("simulator", "agents", "tasks", "play", "dropout")
@@ -44,7 +46,16 @@ def by_size_and_play(world: World, rows: Iterable[Mapping[str, Any]]) -> dict[Wa
 
 def _rows_of(run: Run) -> list[dict[str, str]]:
     """Rows from before there was a choice of simulator were played on our own."""
-    return [{"simulator": "own", **row} for row in read_rows(run.episodes)]
+    world = run.settings.world
+    whole = ("checkpoint", "agents", "tasks", "seed", "episode")
+    words = (
+        "simulator",
+        "play",
+        "dropout",
+        *(name for name in world.varies if isinstance(getattr(world, name), str)),
+    )
+    columns = Columns((*whole, "play", "dropout", "return", world.scoring.score), whole, words)
+    return [{"simulator": "own", **row} for row in read_rows(run.episodes, columns)]
 
 
 def newest_episodes(run: Run) -> dict[Way, list[dict[str, str]]]:
@@ -55,4 +66,8 @@ def newest_episodes(run: Run) -> dict[Way, list[dict[str, str]]]:
     for way, rows in by_size_and_play(run.settings.world, once.values()).items():
         last = max(int(row["checkpoint"]) for row in rows)
         newest[way] = [row for row in rows if int(row["checkpoint"]) == last]
+    scores = [float(row[run.settings.world.scoring.score]) for rows in newest.values() for row in rows]
+    lost = sum(not math.isfinite(score) for score in scores)
+    if lost:
+        notice(f"{lost} of {len(scores)} scores in {run.episodes} are not finite, so their mean is no number.")
     return newest

@@ -19,8 +19,9 @@ from diamond_attention.reports.panels import draw_weights, save
 from diamond_attention.reports.played import Group, names_apart, place_of
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
 from diamond_attention.reports.snapshots import draw_snapshots
-from diamond_attention.runs.files import read_rows
 from diamond_attention.runs.folder import Run
+from diamond_attention.runs.metrics import COLUMNS
+from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.seeds import check_seed
 from diamond_attention.worlds.contract import TeamSize, World, tasks_named, title_of
 
@@ -219,7 +220,7 @@ def _measure(runs: Sequence[Run]) -> tuple[str, float]:
 def _curves(runs: Sequence[Run], points: int = 60) -> tuple[np.ndarray, np.ndarray]:
     """The measure by step, averaged in equal bins so that every seed has the same points: [point], [seed, point]."""
     column, divisor = runs[0].settings.world.scoring.score, _measure(runs)[1]
-    rows = [[row for row in read_rows(run.metrics) if row.get(column)] for run in runs]
+    rows = [[row for row in read_rows(run.metrics, COLUMNS) if row.get(column)] for run in runs]
     length = min(map(len, rows))
     if not length:
         return np.zeros(0), np.zeros((len(runs), 0))

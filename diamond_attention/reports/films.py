@@ -18,6 +18,7 @@ from diamond_attention.evaluation.recording import Recording, record
 from diamond_attention.reports.gif import write_gif
 from diamond_attention.reports.scenes import scene_of
 from diamond_attention.reports.sight import SightPanel, ranks_matter
+from diamond_attention.runs.files import appearing
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.seeds import check_seed
@@ -71,18 +72,16 @@ def draw_film(
     speed = frames_per_second or usual
     progress.begin(f"drawing {to}", len(pictures), 0, "frames")
     try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        if to.suffix.lower() == ".png":
-            _write_still(pictures, to)
-        elif to.suffix.lower() == ".gif":
-            # Trails grow and shrink: the colours of a few moments would not be those of all.
-            moments = np.linspace(0, len(pictures) - 1, num=SAMPLES, dtype=int)
-            samples = [pictures[int(moment)] for moment in moments]
-            write_gif(_shown(pictures, progress), samples, to, speed)
-        else:
-            _write_mp4(_shown(pictures, progress), to, speed)
-    except OSError as error:
-        raise UserError(f"--to is {str(to)!r}, which cannot be written ({error.strerror}).") from None
+        with appearing(to) as aside:
+            if to.suffix.lower() == ".png":
+                _write_still(pictures, aside)
+            elif to.suffix.lower() == ".gif":
+                # Trails grow and shrink: the colours of a few moments would not be those of all.
+                moments = np.linspace(0, len(pictures) - 1, num=SAMPLES, dtype=int)
+                samples = [pictures[int(moment)] for moment in moments]
+                write_gif(_shown(pictures, progress), samples, aside, speed)
+            else:
+                _write_mp4(_shown(pictures, progress), aside, speed)
     finally:
         plt.close("all")
     progress.end(f"drew {len(pictures)} frames")
@@ -201,7 +200,7 @@ def _write_mp4(pictures: Iterator[Image.Image], to: Path, frames_per_second: int
         except BrokenPipeError:
             failed = True
     if failed:
-        raise UserError(f"ffmpeg could not write {to}; write a .gif instead.")
+        raise UserError(f"ffmpeg could not write a film of {width}x{height} pictures; write a .gif instead.")
 
 
 def _write_still(pictures: "Sequence[Image.Image] | _Stage", to: Path) -> None:

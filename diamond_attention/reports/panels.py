@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
 from diamond_attention.colours import legible
-from diamond_attention.errors import UserError
+from diamond_attention.runs.files import appearing
 
 HIDDEN_COLOUR = "#eeeeee"
 
@@ -101,10 +101,8 @@ def _lowest(group: Sequence[float], gap: float) -> float:
 
 def save(figure: plt.Figure, to: Path) -> Path:
     try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(to, dpi=125, pil_kwargs={"optimize": True})
-    except OSError as error:
-        raise UserError(f"--to is {to.parent}, which cannot be written ({error.strerror}).") from None
+        with appearing(to) as aside:
+            figure.savefig(aside, dpi=125, pil_kwargs={"optimize": True})
     finally:
         plt.close(figure)
     return to

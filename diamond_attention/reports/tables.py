@@ -1,6 +1,7 @@
 """Tables, computed from the rows in episodes.csv and from nothing else."""
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -114,7 +115,8 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             if scoring.rate and len(per_seed) == 1:
                 # With one run there is no spread over runs; say how well this one policy is known.
                 rate = next(iter(per_seed.values()))
-                interval = wilson_interval(round(rate * each), each)
+                known = math.isfinite(rate)
+                interval = wilson_interval(round(rate * each), each) if known else Interval(rate, rate, rate)
             else:
                 interval = (seed_interval if scoring.rate else score_interval)(list(per_seed.values()))
             lines.append(

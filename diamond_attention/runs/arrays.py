@@ -6,7 +6,6 @@ checked on the header before any array is read.
 
 import hashlib
 import json
-import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +16,11 @@ import numpy as np
 import safetensors.numpy
 
 from diamond_attention.errors import UserError
-from diamond_attention.runs.files import LARGEST_JSON
+from diamond_attention.runs.files import LARGEST_JSON, read_file
 
 DTYPES = {"F32": "float32", "F64": "float64", "I32": "int32", "I64": "int64", "U32": "uint32", "BOOL": "bool"}
+LARGEST = 1 << 32
+"""Bytes of a file of an earlier version, in which a policy is one part among others."""
 
 
 class CheckpointError(UserError):
@@ -42,37 +43,37 @@ def digest(data: bytes) -> str:
 
 def read_arrays(file: Path, wanted: Mapping[str, Any], sha256: str, among_others: bool = False) -> dict[str, Any]:
     """The arrays called for, by name. Unless `among_others`, the file must hold nothing else."""
+    payload = sum(leaf.size * leaf.dtype.itemsize for leaf in wanted.values())
     try:
-        if file.is_symlink() or not stat.S_ISREG(file.stat().st_mode):
-            raise CheckpointError(f"{file} is a link or no file at all; checkpoints are plain files.")
-        size = file.stat().st_size
-        with open(file, "rb") as opened:
-            prefix = opened.read(8)
-            length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
-            if not 2 <= length <= LARGEST_JSON:
-                raise CheckpointError(f"{file} is not a safetensors file.")
-            header = opened.read(length)
-            payload = sum(leaf.size * leaf.dtype.itemsize for leaf in wanted.values())
-            if not among_others and size != 8 + length + payload:
-                raise CheckpointError(
-                    f"{file} has {size} bytes where its settings call for {8 + length + payload}: "
-                    "it is cut short, too long, or of another run or version."
-                )
-            _check_header(file, header, wanted, among_others)
-            opened.seek(0)
-            data = opened.read(size)
-    except OSError as error:
-        raise CheckpointError(f"{file} cannot be read ({error.strerror}).") from None
+        data = read_file(file, LARGEST if among_others else 8 + LARGEST_JSON + payload)
+    except UserError as error:
+        raise CheckpointError(str(error)) from None
+    length = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else 0
+    if not 2 <= length <= LARGEST_JSON:
+        raise CheckpointError(f"{file} is not a safetensors file.")
+    if not among_others and len(data) != 8 + length + payload:
+        raise CheckpointError(
+            f"{file} has {len(data)} bytes where its settings call for {8 + length + payload}: "
+            "it is cut short, too long, or of another run or version."
+        )
+    _check_header(file, data[8 : 8 + length], wanted, among_others)
     if digest(data) != sha256:
         raise CheckpointError(f"{file} is damaged: its contents do not match the digest beside it.")
     try:
         arrays = safetensors.numpy.load(data)
     except Exception as error:  # whatever the parser objects to, the answer is the same
         raise CheckpointError(f"{file} is not a valid safetensors file ({error}).") from None
+    broken = name_of_non_finite(arrays)
+    if broken is not None:
+        raise CheckpointError(f"{file} holds values that are not finite, in {broken}.")
+    return {name: arrays[name] for name in wanted}
+
+
+def name_of_non_finite(arrays: Mapping[str, np.ndarray]) -> str | None:
     for name, array in arrays.items():
         if np.issubdtype(array.dtype, np.floating) and not np.all(np.isfinite(array)):
-            raise CheckpointError(f"{file} holds values that are not finite, in {name}.")
-    return {name: arrays[name] for name in wanted}
+            return name
+    return None
 
 
 def _check_header(file: Path, header: bytes, wanted: Mapping[str, Any], among_others: bool) -> None:

@@ -8,27 +8,31 @@ exporting read only this.
 """
 
 import dataclasses
-import os
-import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
 from diamond_attention.build import interface_of
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, notice
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import Interface, KindSettings
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.arrays import CheckpointError, as_bytes, digest, named_arrays, read_arrays
-from diamond_attention.runs.checkpoint import CheckpointInfo, best_of, list_checkpoints, read_description
-from diamond_attention.runs.files import json_bytes, read_json, sync_folder, write_synced
-from diamond_attention.runs.folder import Run, describe_run, open_run
+from diamond_attention.runs.checkpoint import (
+    CheckpointInfo,
+    best_of,
+    list_checkpoints,
+    read_description,
+    step_folders,
+)
+from diamond_attention.runs.files import is_there, json_bytes, read_json, write_folder
+from diamond_attention.runs.folder import BUNDLE_FORMAT, Run, describe_run, open_run
 from diamond_attention.runs.settings import dataclass_from_json
 from diamond_attention.worlds.contract import Feature
 
-FORMAT = 1
 MOST = 1 << 16
 """Agents or tasks that a file can ask for; a damaged one must not allocate a billion."""
 
@@ -37,6 +41,9 @@ ACTION_KINDS: dict[str, type] = {
     "continuous": Continuous,
     "act_or_choose_task": ActOrChooseTask,
 }
+
+
+Read = TypeVar("Read")
 
 
 class PolicyAt(NamedTuple):
@@ -50,14 +57,14 @@ class PolicyAt(NamedTuple):
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def bundle_files(run: Run, at: PolicyAt) -> dict[str, bytes]:
+def bundle_files(run: Run, at: PolicyAt, environment: dict[str, Any]) -> dict[str, bytes]:
     """The two files, to be written into a folder that nobody looks into yet."""
     arrays = as_bytes(at.policy)
     world, settings, interface = run.settings.world, run.settings, interface_of(run.settings.world)
     action = interface.action_kind
     (action_name,) = (name for name, kind in ACTION_KINDS.items() if isinstance(action, kind))
     described = {
-        "format": FORMAT,
+        "format": BUNDLE_FORMAT,
         "kind": settings.policy.kind,
         "settings": dataclasses.asdict(settings.policy),
         "any_team_size": POLICIES[settings.policy.kind].any_size,
@@ -69,7 +76,7 @@ def bundle_files(run: Run, at: PolicyAt) -> dict[str, bytes]:
         "step": at.step,
         "update": at.update,
         "sha256": digest(arrays),
-        "trained": {**describe_run(run), "environment": run.environment},
+        "trained": {**describe_run(run), "environment": environment},
     }
     return {"policy.safetensors": arrays, "policy.json": json_bytes(described)}
 
@@ -82,26 +89,25 @@ def features_of(named: tuple[Feature, ...], number: int) -> list[dict[str, str]]
 
 def export_policy(run: Run, to: Path | str, which: str = "last") -> Run:
     """A folder with the policy bundle alone: small, and everything that plays a policy takes it."""
+    return export_policies({"": run}, to, which)[0]
+
+
+def export_policies(runs: Mapping[str, Run], to: Path | str, which: str = "last") -> list[Run]:
+    """Several of them, each in a folder of its own name in a new one, which appears when all are in it."""
     folder = Path(to)
-    if folder.exists():
+    files: dict[str, bytes] = {}
+    if is_there(folder):
         raise UserError(f"--to is {folder}, which already exists; name a new folder.")
-    if run.policy_alone:
-        raise UserError(f"{run.path} holds a policy alone already; copy the folder.")
-    if run.failure is not None:
-        raise UserError(f"{run.path} failed while training, so its policy is not exported.")
-    at = read_policy(run, which, as_learned=True)
-    partial = folder.with_name(folder.name + ".partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for name, data in bundle_files(dataclasses.replace(run, group_seeds=(run.seed,)), at).items():
-            write_synced(partial / name, data)
-        sync_folder(partial)
-        os.rename(partial, folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise UserError(f"--to is {folder}, which cannot be written ({error.strerror}).") from None
-    return open_run(folder, run.settings.world)
+    for name, run in runs.items():
+        if run.policy_alone:
+            raise UserError(f"{run.path} holds a policy alone already; copy the folder.")
+        if run.failure is not None:
+            raise UserError(f"{run.path} failed while training, so its policy is not exported.")
+        alone = dataclasses.replace(run, group_seeds=(run.seed,))
+        bundle = bundle_files(alone, read_policy(run, which, as_learned=True), run.environment)
+        files |= {f"{name}/{file}" if name else file: data for file, data in bundle.items()}
+    write_folder(folder, files)
+    return [open_run(folder / name, run.settings.world) for name, run in runs.items()]
 
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -124,15 +130,24 @@ def read_policy(run: Run, which: str = "last", dropout: bool | None = None, as_l
     played = learned if as_learned else POLICIES[learned.kind].in_play(learned, dropout)
     if (run.path / "policy.json").exists():
         return _read_bundle(run.path, run, played)
-    if which == "last":
-        broken: list[str] = []
-        for checkpoint in reversed(list_checkpoints(run.checkpoints)):
-            try:
-                return _read_checkpoint(checkpoint.path, run, played)
-            except CheckpointError as error:
-                broken.append(str(error))
-        raise UserError(broken[0] if broken else f"{run.path} has no checkpoint yet; train it first.")
-    return _read_checkpoint(choose_checkpoint(run, which).path, run, played)
+    if which != "last":
+        return _read_checkpoint(choose_checkpoint(run, which).path, run, played)
+    return newest_good(run, lambda path: _read_checkpoint(path, run, played))
+
+
+def newest_good(run: Run, read: Callable[[Path], Read]) -> Read:
+    """The newest checkpoint that can be read. If a newer one is broken, that is said."""
+    broken: list[str] = []
+    for path in reversed(step_folders(run.checkpoints)):
+        try:
+            found = read(path)
+        except CheckpointError as error:
+            broken.append(str(error))
+            continue
+        if broken:
+            notice(f"{path.name} of {run.path} is used, because the newest checkpoint is broken: {broken[0]}")
+        return found
+    raise UserError(broken[0] if broken else f"{run.path} has no checkpoint yet; train it first.")
 
 
 def choose_checkpoint(run: Run, which: str) -> CheckpointInfo:
@@ -165,13 +180,13 @@ def _read_checkpoint(path: Path, run: Run, played: KindSettings) -> PolicyAt:
 def _read_bundle(folder: Path, run: Run, played: KindSettings) -> PolicyAt:
     file = folder / "policy.json"
     try:
-        values = read_json(file)
+        values = read_json(file, sealed=(2, BUNDLE_FORMAT))
         wanted = {"format": int, "step": int, "update": int, "sha256": str, "kind": str, "action": dict}
         if any(type(values.get(name)) is not kind for name, kind in wanted.items()):
             raise CheckpointError(f"{file} does not describe a policy.")
-        if values["format"] > FORMAT:
+        if values["format"] > BUNDLE_FORMAT:
             raise CheckpointError(
-                f"{file} has format {values['format']}, and this version reads up to {FORMAT}; upgrade."
+                f"{file} has format {values['format']}, and this version reads up to {BUNDLE_FORMAT}; upgrade."
             )
         if values["kind"] != run.settings.policy.kind:
             raise CheckpointError(f"{file} holds a policy of another kind than the run's settings.")

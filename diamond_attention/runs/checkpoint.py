@@ -4,24 +4,24 @@
     checkpoints/step_1280/state.json          update, score, digest of the other file
     checkpoints/step_1280/policy.*            the policy bundle (see bundle.py)
 
-A folder under its final name is complete: all files were written and synced in step_1280.partial, which
-was then renamed. The training state is needed only to resume.
+A folder under its final name is complete (see files.py). The training state is needed only to resume.
 """
 
-import json
-import os
-import shutil
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
+from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import LearnerState
 from diamond_attention.runs.arrays import CheckpointError, as_bytes, digest, named_arrays, read_arrays
-from diamond_attention.runs.files import LARGEST_JSON, sync_folder, write_synced
+from diamond_attention.runs.files import UNFINISHED, json_bytes, read_json, remove, remove_folder, write_folder
 
-FORMAT = 1
+FORMAT = 2
+"""Of state.json. 1 had no checksum."""
+FILES = {"state.safetensors", "state.json", "policy.safetensors", "policy.json"}
 KEPT = 2
 """How many of the newest checkpoints stay, besides the best."""
 
@@ -37,17 +37,11 @@ class CheckpointInfo(NamedTuple):
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def save_checkpoint(
-    folder: Path, state: LearnerState, *, step: int, score: float | None, beside: Mapping[str, bytes] | None = None
-) -> Path:
-    """Writes a learner and the files `beside` it under folder/step_N. Until the rename nothing changes."""
-    final = folder / f"step_{step}"
-    partial = folder / f"step_{step}.partial"
-    if partial.exists():
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True)
+def checkpoint_files(
+    state: LearnerState, *, step: int, score: float | None, beside: Mapping[str, bytes] | None = None
+) -> dict[str, bytes]:
+    """The learner, its description and the files `beside` them."""
     arrays = as_bytes(state)
-    write_synced(partial / "state.safetensors", arrays)
     described = {
         "format": FORMAT,
         "step": step,
@@ -55,27 +49,44 @@ def save_checkpoint(
         "score": score,
         "sha256": digest(arrays),
     }
-    write_synced(partial / "state.json", json.dumps(described, indent=1).encode())
-    for name, data in (beside or {}).items():
-        write_synced(partial / name, data)
-    sync_folder(partial)
-    if final.exists():  # left by an earlier life of this run; the new one is bit for bit the same or better
-        shutil.rmtree(final)
-    os.rename(partial, final)
-    sync_folder(folder)
+    return {"state.safetensors": arrays, "state.json": json_bytes(described), **(beside or {})}
+
+
+def save_checkpoint(
+    folder: Path, state: LearnerState, *, step: int, score: float | None, beside: Mapping[str, bytes] | None = None
+) -> Path:
+    """Writes a checkpoint under folder/step_N. Until the rename nothing changes."""
+    final = folder / f"step_{step}"
+    if final.exists():  # a broken one, which was skipped; the new one is what it should have been
+        remove_folder(final)
+    write_folder(final, checkpoint_files(state, step=step, score=score, beside=beside))
     return final
 
 
-def prune_checkpoints(folder: Path) -> None:
-    """Removes all but the newest few and the best. Called only after a new one is safely there."""
+def prune_checkpoints(folder: Path, every: int) -> None:
+    """Removes all but the newest few and the best. Called only after a new one is safely there.
+
+    Of those made between two due ones, where somebody stopped the run, only one that is the newest stays: a run that
+    was stopped and resumed keeps the same checkpoints as one that never was.
+    """
     checkpoints = list_checkpoints(folder)
-    keep = {c.path for c in checkpoints[-KEPT:]}
-    best = best_of(checkpoints)
+    due = [c for c in checkpoints if c.update % every == 0 or c is checkpoints[-1]]
+    keep = {c.path for c in due[-KEPT:]}
+    best = best_of(due)
     if best is not None:
         keep.add(best.path)
     for checkpoint in checkpoints:
         if checkpoint.path not in keep:
-            shutil.rmtree(checkpoint.path)
+            remove_folder(checkpoint.path)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """What a killed process was making or removing here."""
+    for path in folder.glob(f"{UNFINISHED}step_*"):
+        remove(path)
+    for path in folder.glob("step_*.partial"):  # of an earlier version; whatever else has that ending is not ours
+        if not path.is_symlink() and path.is_dir() and {each.name for each in path.iterdir()} <= FILES:
+            remove(path)
 
 
 # --- Finding --------------------------------------------------------------------------------------
@@ -84,14 +95,18 @@ def prune_checkpoints(folder: Path) -> None:
 def list_checkpoints(folder: Path) -> list[CheckpointInfo]:
     """Every checkpoint whose description can be read, oldest first. Its arrays are not looked at yet."""
     found = []
-    for path in folder.glob("step_*"):
-        if path.is_symlink():  # ours never are; what a link points to is not ours to load or prune
-            continue
+    for path in step_folders(folder):
         try:
             found.append(read_info(path))
         except CheckpointError:
             continue
     return sorted(found, key=lambda c: c.step)
+
+
+def step_folders(folder: Path) -> list[Path]:
+    """Every folder with the name of a checkpoint, whatever is in it, oldest first. Links are not ours."""
+    named = [path for path in folder.glob("step_*") if path.name[5:].isdecimal() and not path.is_symlink()]
+    return sorted((path for path in named if path.is_dir()), key=lambda path: int(path.name[5:]))
 
 
 def best_of(checkpoints: list[CheckpointInfo]) -> CheckpointInfo | None:
@@ -106,23 +121,21 @@ def read_info(path: Path) -> CheckpointInfo:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    if path.suffix == ".partial":
-        raise CheckpointError(f"{path} was never finished.")
     file = path / "state.json"
     try:
-        if file.is_symlink() or file.stat().st_size > LARGEST_JSON:
-            raise CheckpointError(f"{file} is a link or over {LARGEST_JSON} bytes; it is not one of our checkpoints.")
-        values = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        raise CheckpointError(f"{file} is missing or not JSON; the checkpoint is broken.") from None
+        values = read_json(file, sealed=(2, FORMAT))
+    except UserError as error:
+        raise CheckpointError(str(error)) from None
     wanted = {"format": int, "step": int, "update": int, "sha256": str}
-    if not isinstance(values, dict) or any(type(values.get(k)) is not kind for k, kind in wanted.items()):
+    if any(type(values.get(k)) is not kind for k, kind in wanted.items()):
         raise CheckpointError(f"{file} does not describe a checkpoint.")
-    if values["format"] != FORMAT:
-        raise CheckpointError(f"{file} has format {values['format']}; this version reads format {FORMAT}.")
+    if not 1 <= values["format"] <= FORMAT:
+        raise CheckpointError(f"{file} has format {values['format']}; this version reads up to format {FORMAT}.")
     score = values.get("score")
-    if score is not None and type(score) not in (int, float):
-        raise CheckpointError(f"{file} does not describe a checkpoint.")
+    if score is not None and (type(score) not in (int, float) or not abs(score) < math.inf):
+        raise CheckpointError(f"{file} does not describe a checkpoint: its score is no number.")
+    if path.name != f"step_{values['step']}":
+        raise CheckpointError(f"{file} is of step {values['step']}, and its folder is {path.name}.")
     return {**values, "score": score}
 
 

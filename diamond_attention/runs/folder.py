@@ -13,23 +13,44 @@ runs/xor/                       a group: seeds that train in one program
 An exported policy is a folder with a policy bundle alone, and counts as a run that can be played and started from.
 """
 
-import fcntl
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from diamond_attention.errors import UserError
+from diamond_attention.runs.checkpoint import FILES, step_folders
 from diamond_attention.runs.environment import describe_environment
-from diamond_attention.runs.files import read_json, write_json
+from diamond_attention.runs.files import (
+    json_bytes,
+    make_folders,
+    move,
+    read_file,
+    read_json,
+    remove,
+    remove_if_empty,
+    unfinished,
+    write_folder,
+)
+from diamond_attention.runs.locks import is_locked, locked
+from diamond_attention.runs.seeds import is_seed
 from diamond_attention.runs.settings import FORMAT, MIGRATIONS, Settings, from_json, to_json
 from diamond_attention.worlds.contract import World
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
 UNPACKED = Path("runs/shipped")
+LARGEST_SHIPPED = 1 << 24
+BUNDLE_FORMAT = 2
+"""Of policy.json; 2 is 1 with a checksum."""
+LOCK = ".lock"
+NEW_GROUP = ".new_group"
+OURS = re.compile(
+    r"(\.unfinished\.)?(settings|environment|finished|failed)\.json|policy\.(json|safetensors)|\.(episodes\.csv\.)?lock"
+    r"|(\.unfinished\.)?(metrics|episodes)\.csv|(metrics\.csv|\w+\.json)\.partial|events\.out\.tfevents\..*"
+)
+"""The files of a run. What is not named here belongs to somebody else and is never removed."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,8 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         if (self.path / "policy.json").exists():
-            found = read_json(self.path / "policy.json").get("trained", {}).get("environment")
+            trained = read_json(self.path / "policy.json").get("trained")
+            found = trained.get("environment") if isinstance(trained, dict) else None
             return found if isinstance(found, dict) else {}
         return self._read("environment.json") or {}
 
@@ -93,6 +115,24 @@ def describe_run(run: Run) -> dict[str, Any]:
 # --- Creating -------------------------------------------------------------------------------------
 
 
+def check_free(folder: Path, overwrite: bool) -> None:
+    """Raises UserError unless a group may be put here. Nothing is touched."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--out is {folder}, which is a file; name a folder.")
+    if _is_run(folder):
+        raise UserError(f"--out is {folder}, which is itself a run; name another folder.")
+    present = _seeds_in(folder)
+    if present and not overwrite:
+        raise UserError(
+            f"{folder} already holds {len(present)} run(s); name another --out, continue with "
+            f"`diamond resume {folder}`, or replace them with --overwrite."
+        )
+    for path in present:
+        strange = path if path.is_symlink() or not path.is_dir() else _stranger_in(path)
+        if strange is not None:
+            raise UserError(f"{strange} is not ours, so nothing is overwritten; move it away or name another --out.")
+
+
 def create_group(
     folder: Path,
     preset: str,
@@ -100,52 +140,82 @@ def create_group(
     seeds: Sequence[int],
     overwrite: bool,
     started_from: str | None = None,
+    first_checkpoint: Callable[[Run, dict[str, Any]], Mapping[str, bytes]] = lambda run, environment: {},
 ) -> list[Run]:
-    """A folder for each seed. What is already there stays, unless `overwrite`."""
-    present = sorted(folder.glob("seed_*")) if folder.exists() else []
-    if _is_run(folder):
-        raise UserError(f"--out is {folder}, which is itself a run; name another folder.")
-    if present and not overwrite:
-        raise UserError(
-            f"{folder} already holds {len(present)} run(s); name another --out, continue with "
-            f"`diamond resume {folder}`, or replace them with --overwrite."
-        )
-    for path in present:
-        if not _is_run(path):
-            raise UserError(
-                f"{path} is not a run of ours, so it is not overwritten; move it away or name another --out."
-            )
-    for path in present:
-        shutil.rmtree(path)
-    runs = []
-    for seed in seeds:
-        run = Run(folder / f"seed_{seed}", preset, seed, tuple(seeds), settings, started_from)
-        try:
-            run.checkpoints.mkdir(parents=True)
-        except OSError as error:
-            raise UserError(f"--out is {folder}, which cannot be written ({error.strerror}).") from None
-        write_json(run.path / "settings.json", describe_run(run))
-        write_json(run.path / "environment.json", describe_environment())
-        runs.append(run)
+    """A folder for each seed, all by one rename (see `settle`). What is already there stays, unless `overwrite`."""
+    settle(folder)
+    check_free(folder, overwrite)
+    runs = [Run(folder / f"seed_{seed}", preset, seed, tuple(seeds), settings, started_from) for seed in seeds]
+    environment = describe_environment()
+    files: dict[str, bytes] = {}
+    for run in runs:
+        own = {"settings.json": json_bytes(describe_run(run)), "environment.json": json_bytes(environment)}
+        own |= {f"checkpoints/step_0/{name}": data for name, data in first_checkpoint(run, environment).items()}
+        files |= {f"{run.path.name}/{name}": data for name, data in own.items()}
+    write_folder(folder / NEW_GROUP, files)
+    settle(folder)
     return runs
+
+
+def settle(folder: Path) -> None:
+    """Ends what a process here had begun: a new group that is complete takes the old one's place.
+
+    From the moment it is called .new_group its runs are there, and those before it are gone. It can be cut off
+    anywhere and called again.
+    """
+    new = folder / NEW_GROUP
+    remove(unfinished(new))
+    if new.is_symlink() or not new.is_dir():
+        return
+    coming = _seeds_in(new)
+    if coming:
+        group = {f"seed_{seed}" for seed in read_json(coming[0] / "settings.json").get("group_seeds", ())}
+        for path in _seeds_in(folder):
+            if (new / path.name).exists() or path.name not in group:
+                remove(path)
+        for path in coming:
+            move(path, folder / path.name)
+    remove_if_empty(new)
 
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Holds the group's lock, so that two processes never write to one run. The lock dies with the process."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out is {folder}, which is a file; name a folder.")
+    """Holds the group's lock, so that two processes never write to one run. Folders made for nothing go again."""
+
+    def busy() -> None:
+        raise UserError(f"{folder} is being trained by another process; wait for it or stop it.")
+
+    made = make_folders(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        opened = open(folder / ".lock", "w")  # noqa: SIM115 - closed by the with below
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}); name another folder.") from None
-    with opened as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{folder} is being trained by another process; wait for it or stop it.") from None
-        yield
+        with locked(folder / LOCK, busy):
+            yield
+    finally:
+        for each in made:
+            remove_if_empty(each)
+
+
+def is_training(run: Run) -> bool:
+    """Whether another process trains it just now."""
+    return is_locked(run.path.parent / LOCK)
+
+
+def _seeds_in(folder: Path) -> list[Path]:
+    found = folder.glob("seed_*") if folder.is_dir() else ()
+    return sorted((path for path in found if path.name[5:].isdecimal()), key=lambda path: int(path.name[5:]))
+
+
+def _stranger_in(run: Path) -> Path | None:
+    """Something in a run's folder that no version of this package puts there."""
+    for path in sorted(run.iterdir()):
+        if path.name == "checkpoints" and path.is_dir() and not path.is_symlink():
+            for step in sorted(path.iterdir()):
+                ours = re.fullmatch(r"step_\d+(\.partial)?|\.unfinished\.step_\d+", step.name)
+                names = {each.name for each in step.iterdir()} if step.is_dir() else {""}
+                if not ours or step.is_symlink() or not names <= FILES:
+                    return step
+        elif not OURS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+            return path
+    return None
 
 
 # --- Opening --------------------------------------------------------------------------------------
@@ -154,21 +224,31 @@ def exclusive(folder: Path) -> Iterator[None]:
 def open_run(path: Path | str, world: World | None = None) -> Run:
     """One seed's folder, an exported policy or the name of a shipped one; an older format is migrated."""
     folder = _unpacked(Path(path))
+    _check_no_links(folder)
     if (folder / "policy.json").exists():
-        file, described = folder / "policy.json", read_json(folder / "policy.json").get("trained")
+        file = folder / "policy.json"
+        described = read_json(file, sealed=(2, BUNDLE_FORMAT)).get("trained")
         if not isinstance(described, dict):
             raise UserError(f"{file} does not say what its policy was trained on.")
         return _run_of(file, described, folder, world, policy_alone=True)
     file = folder / "settings.json"
     if not file.exists():
         raise UserError(f"{folder} is not a run: it has no settings.json.")
-    values = read_json(file)
+    values = read_json(file, sealed=(3, FORMAT))
     return _run_of(file, values, folder, world, policy_alone=values.get("policy_alone") is True)
+
+
+def _check_no_links(run: Path) -> None:
+    """A run that somebody else sent may hold links to files of yours; nothing is read, written or removed there."""
+    for folder in (run, run / "checkpoints", *step_folders(run / "checkpoints")):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.is_symlink():
+                raise UserError(f"{path} is a link, and a run holds none; put what it points to in its place.")
 
 
 def _run_of(file: Path, values: dict[str, Any], folder: Path, world: World | None, policy_alone: bool) -> Run:
     found = values.get("format")
-    if not isinstance(found, int):
+    if type(found) is not int:
         raise UserError(f"{file} has no format number; it is not a settings.json of this project.")
     if found > FORMAT:
         raise UserError(
@@ -183,10 +263,12 @@ def _run_of(file: Path, values: dict[str, Any], folder: Path, world: World | Non
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
     seed, seeds = values.get("seed"), values.get("group_seeds")
-    named = isinstance(seeds, list) and all(isinstance(s, int) for s in seeds) and seed in seeds
-    if not named or not isinstance(seed, int):
+    named = isinstance(seeds, list) and all(type(s) is int and is_seed(s) for s in seeds) and seed in seeds
+    if not named or type(seed) is not int:
         raise UserError(f"{file} does not say which seed it is.")
     started_from = values.get("started_from")
+    if started_from is not None:
+        started_from = str(started_from)
     return Run(folder, str(values.get("preset", "")), seed, tuple(seeds or ()), settings, started_from, policy_alone)
 
 
@@ -198,7 +280,10 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
         if _is_run(path):
             runs.append(open_run(path, world))
             continue
-        members = [member for member in sorted(path.glob("seed_*")) if _is_run(member)] if path.is_dir() else []
+        members = [member for member in _seeds_in(path) if _is_run(member)]
+        for member in members:
+            if member.is_symlink():
+                raise UserError(f"{member} is a link, and a group holds none; name the folder it points to.")
         if not members:
             raise UserError(
                 f"{path} holds no run; name a run folder, a folder of seeds or a policy that ships with the package "
@@ -206,6 +291,16 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
             )
         runs.extend(sorted((open_run(member, world) for member in members), key=lambda run: run.seed))
     return runs
+
+
+def group_folder(path: Path) -> Path:
+    """Of a run, or of the folder of its group."""
+    path = _unpacked(path)
+    if not path.is_dir():
+        raise UserError(f"{path} holds no run; name a run folder, or a folder of seeds.")
+    if (path / "policy.json").exists():
+        raise UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
+    return path.parent if _is_run(path) else path
 
 
 def _is_run(folder: Path) -> bool:
@@ -218,7 +313,7 @@ def open_group(path: Path, world: World | None = None) -> list[Run]:
     if first.policy_alone:
         raise UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
     members = [first.path.parent / f"seed_{seed}" for seed in first.group_seeds]
-    missing = [str(member) for member in members if not (member / "settings.json").exists()]
+    missing = [str(member) for member in members if member.is_symlink() or not (member / "settings.json").exists()]
     if missing:
         raise UserError(
             f"{first.path} trained together with {', '.join(missing)}, which is gone; "
@@ -239,20 +334,24 @@ def shipped_policies() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob("*/policy.json"))
 
 
+def shipped_settings(name: str) -> Settings:
+    """What a policy inside the package was trained with; nothing is unpacked."""
+    file = (SHIPPED / name / "policy.json").resolve()
+    return _run_of(file, read_json(file).get("trained", {}), SHIPPED / name, None, policy_alone=True).settings
+
+
 def _unpacked(path: Path) -> Path:
     """A shipped policy as a folder of your own, so that what is evaluated has a place for its rows; else the path."""
     if path.exists() or str(path) not in shipped_policies():
         return path
-    source, target = SHIPPED / path, UNPACKED / path
-    if not target.exists():
-        partial = target.with_name(path.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            shutil.copytree(source, partial)
-            os.replace(partial, target)
-        except OSError as error:
-            raise UserError(f"{target} cannot be written ({error.strerror}); work in a folder of your own.") from None
-    copy = target / "policy.json"
-    if not copy.exists() or copy.read_bytes() != (source / "policy.json").read_bytes():
+    # Installers may put links into a package; those are not somebody else's.
+    files = {file.name: read_file(file.resolve(), LARGEST_SHIPPED) for file in sorted((SHIPPED / path).iterdir())}
+    target, lock = UNPACKED / path, UNPACKED / f".{path}.lock"
+    if not target.exists() or lock.exists():
+        make_folders(UNPACKED)
+        with locked(lock, busy=lambda: None):
+            if not target.exists():
+                write_folder(target, files)
+    if read_file(target / "policy.json", LARGEST_SHIPPED) != files["policy.json"]:
         raise UserError(f"{target} holds the policy of another version; move it away and try again.")
     return target

@@ -1,7 +1,6 @@
 """Where a run starts from: the newest checkpoint that all of its seeds have, or another run's weights."""
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +12,17 @@ from diamond_attention.learning.contract import LearnerState
 from diamond_attention.policies.contract import Policy
 from diamond_attention.runs.arrays import CheckpointError
 from diamond_attention.runs.assemble import begin_learning, method_of, shape_of_learner
-from diamond_attention.runs.bundle import choose_checkpoint, read_policy
-from diamond_attention.runs.checkpoint import CheckpointInfo, list_checkpoints, load_checkpoint
+from diamond_attention.runs.bundle import choose_checkpoint, newest_good, read_policy
+from diamond_attention.runs.checkpoint import (
+    CheckpointInfo,
+    list_checkpoints,
+    load_checkpoint,
+    prune_checkpoints,
+    read_info,
+    remove_leftovers,
+    step_folders,
+)
+from diamond_attention.runs.files import remove_folder
 from diamond_attention.runs.folder import Run, find_runs
 from diamond_attention.runs.progress import Progress
 from diamond_attention.runs.settings import Settings
@@ -31,12 +39,8 @@ def newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lear
     good: list[dict[int, CheckpointInfo]] = []
     for run in runs:
         usable = {}
-        for unfinished in run.checkpoints.glob("*.partial"):
-            progress.say(f"skipped {unfinished}, which was never finished.")
-            shutil.rmtree(unfinished, ignore_errors=True)
-        for path in sorted(run.checkpoints.glob("step_*")):
-            if path.suffix == ".partial" or path.is_symlink():
-                continue
+        remove_leftovers(run.checkpoints)
+        for path in step_folders(run.checkpoints):
             try:
                 state = load_checkpoint(path, shapes)
                 usable[int(state.update)] = CheckpointInfo(path, 0, int(state.update), None)
@@ -54,11 +58,17 @@ def newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lear
                 f"none of the checkpoints in {runs[0].path.parent} fits its settings.json; put the settings back "
                 "as they were, or train anew into another folder."
             )
+        if any(runs[i].started_from is not None for i in alive):
+            raise UserError(
+                f"{runs[0].path.parent} began with the weights of {runs[0].started_from}, and it has no usable "
+                "checkpoint; train it anew with --from and --overwrite."
+            )
         progress.say("there is no usable checkpoint yet; starting from the beginning.")
     for i in alive:
         for update_number, checkpoint in good[i].items():
             if update_number > done:  # this seed was ahead of the others; it will come by here again
-                shutil.rmtree(checkpoint.path)
+                remove_folder(checkpoint.path)
+        prune_checkpoints(runs[i].checkpoints, settings.checkpoint_every)  # in case the kill came before that
     states = []
     for i, run in enumerate(runs):
         at = done if run.failure is None else max(good[i], default=0)
@@ -77,13 +87,7 @@ def load_run(run: Run, which: str = "last") -> tuple[LearnerState, int]:
     if which != "last":
         chosen = choose_checkpoint(run, which)
         return load_checkpoint(chosen.path, shapes), chosen.step
-    broken: list[str] = []
-    for checkpoint in reversed(list_checkpoints(run.checkpoints)):
-        try:
-            return load_checkpoint(checkpoint.path, shapes), checkpoint.step
-        except CheckpointError as error:
-            broken.append(str(error))
-    raise UserError(broken[0] if broken else f"{run.path} has no checkpoint yet; train it first.")
+    return newest_good(run, lambda path: (load_checkpoint(path, shapes), read_info(path).step))
 
 
 # --- Another run's weights ------------------------------------------------------------------------

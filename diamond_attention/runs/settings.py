@@ -26,8 +26,9 @@ from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
 from diamond_attention.worlds.xor import Xor
 
-FORMAT = 2
-"""Of settings.json. Raise it when a field changes meaning, and add the step from the older one to `MIGRATIONS`."""
+FORMAT = 3
+"""Of settings.json; 3 is 2 with a checksum. Raise it when a field changes meaning, and add the step from the older
+one to `MIGRATIONS`."""
 
 
 def _with_a_kind_of_policy_and_a_method(values: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +40,10 @@ def _with_a_kind_of_policy_and_a_method(values: dict[str, Any]) -> dict[str, Any
     return {**values, "settings": {**settings, "policy": policy, "method": "ppo"}}
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_a_kind_of_policy_and_a_method}
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _with_a_kind_of_policy_and_a_method,
+    2: dict,
+}
 """format n -> a function that turns a file of format n into one of format n + 1."""
 
 

@@ -18,20 +18,21 @@ import jax
 import numpy as np
 
 from diamond_attention.errors import UserError
-from diamond_attention.learning.contract import LearnerState, Method
+from diamond_attention.learning.contract import LearnerState
 from diamond_attention.learning.seeds import (
     MOST_UPDATES_PER_CALL,
     Advance,
     advance_seeds_once,
+    name_of_failure,
     split_seeds,
     stack_seeds,
 )
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
 from diamond_attention.runs.bundle import PolicyAt, bundle_files
-from diamond_attention.runs.checkpoint import list_checkpoints, prune_checkpoints, save_checkpoint
-from diamond_attention.runs.files import write_json
-from diamond_attention.runs.folder import Run, create_group, exclusive, open_group
+from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
+from diamond_attention.runs.files import DiskError, write_json
+from diamond_attention.runs.folder import Run, check_free, create_group, exclusive, group_folder, open_group, settle
 from diamond_attention.runs.metrics import Metrics
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.restore import newest_common_states, sources_of, with_weights_of
@@ -62,33 +63,47 @@ def train(
 ) -> list[Run]:
     """Trains every seed at once and returns their runs. `settings.world` may be a world of your own."""
     check_seeds(seeds, f"seeds is {list(seeds)}")
-    folder = Path(out)
+    folder, started_from = Path(out), None if from_run is None else str(from_run)
+    check_free(folder, overwrite)  # before a minute of compiling
     sources = None if from_run is None else sources_of(Path(from_run), settings, seeds)
     states = [begin_learning(settings, seed) for seed in seeds]
     if sources is not None:
         states = with_weights_of(sources, states, settings)
+
+    def first_checkpoint(run: Run, environment: dict[str, Any]) -> dict[str, bytes]:
+        state = jax.device_get(states[seeds.index(run.seed)])
+        return checkpoint_files(state, step=0, score=None, beside=_bundle(run, state, 0, environment))
+
     with exclusive(folder):
-        started_from = None if from_run is None else str(from_run)
-        runs = create_group(folder, preset, settings, seeds, overwrite, started_from)
-        if from_run is not None:
-            for run, state in zip(runs, states, strict=True):  # so that resume never falls back to fresh weights
-                save_state(run, method_of(settings), jax.device_get(state), step=0, score=None)
+        # A run that begins with another's weights has them from the start: resume never falls back to fresh ones.
+        first = {} if sources is None else {"first_checkpoint": first_checkpoint}
+        runs = create_group(folder, preset, settings, seeds, overwrite, started_from, **first)
         return _train(runs, states, done=0, progress=progress or Quiet())
 
 
 def resume(path: Path | str, *, world: World | None = None, progress: Progress | None = None) -> list[Run]:
     """Continues a group from the newest checkpoint that all of its seeds have."""
     progress = progress or Quiet()
-    runs = open_group(Path(path), world)
-    if all(run.finished is not None or run.failure is not None for run in runs):
-        progress.say(f"{runs[0].path.parent} is already finished; there is nothing to resume.")
-        return runs
-    with exclusive(runs[0].path.parent):
+    folder = group_folder(Path(path))
+    with exclusive(folder):
+        settle(folder)
+        runs = open_group(Path(path), world)
+        if all(run.finished is not None or run.failure is not None for run in runs):
+            progress.say(f"{folder} is already finished; there is nothing to resume.")
+            return runs
         states, done = newest_common_states(runs, progress)
         return _train(runs, states, done=done, progress=progress)
 
 
 def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress) -> list[Run]:
+    try:
+        return _train_on(runs, states, done=done, progress=progress)
+    except DiskError as error:
+        again = f"make room and continue with: diamond resume {runs[0].path.parent}"
+        raise UserError(f"{error} What was saved before is whole; {again}") from None
+
+
+def _train_on(runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress) -> list[Run]:
     """The loop. `done` updates are behind it; a seed whose state carries a failure is frozen."""
     settings = runs[0].settings
     total = settings.total_updates
@@ -99,8 +114,11 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
     columns = [name for name in jax.eval_shape(advance, stacked, 1)[1] if name != "failure"]
     # A failed seed makes no new rows, so it keeps all it has.
     metrics = [Metrics(run, columns, done if run.failure is None else total) for run in runs]
-    failed = {i for i, state in enumerate(states) if int(state.failure) > 0}
-    scores: list[list[float]] = [[] for _ in runs]
+    failed = {i for i, state in enumerate(states) if int(state.failure) != 0}
+    # A checkpoint's score is of all updates since the one that was due before, wherever the run was stopped.
+    since = done - done % settings.checkpoint_every
+    scores = [each.returns_after(since) for each in metrics]
+    environments = [run.environment for run in runs]
     updates_per_call = 1
 
     def save() -> None:
@@ -109,11 +127,14 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
         every_state = split_seeds(stacked)
         for i in going:
             metrics[i].sync()
+            step, state = done * steps_per_update, every_state[i]
             score = float(np.mean(scores[i])) if scores[i] else None
-            save_state(runs[i], method, every_state[i], step=done * steps_per_update, score=score)
-            scores[i].clear()
+            beside = _bundle(runs[i], state, step, environments[i])
+            save_checkpoint(runs[i].checkpoints, state, step=step, score=score, beside=beside)
+            if done % settings.checkpoint_every == 0:
+                scores[i].clear()
         for i in going:
-            prune_checkpoints(runs[i].checkpoints)
+            prune_checkpoints(runs[i].checkpoints, settings.checkpoint_every)
 
     progress.begin(f"training {_names(runs)}", total * steps_per_update, done * steps_per_update)
 
@@ -135,7 +156,7 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
                         continue
                     if row["failure"][i]:
                         failed.add(i)
-                        tensor = method.failed_part(states[i], int(row["failure"][i]))
+                        tensor = name_of_failure(method, states[i], int(row["failure"][i]))
                         _mark_failed(run, done + row_number + 1, tensor, progress)
                         continue
                     cells = {name: _cell(values[i]) for name, values in row.items() if name != "failure"}
@@ -150,6 +171,8 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
                     )
                     if math.isfinite(cells["return"]):
                         scores[i].append(cells["return"])
+            for writer in metrics:
+                writer.flush()
             done += count
             updates_per_call = _next_count(count, elapsed)
 
@@ -176,10 +199,9 @@ def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: 
     return runs
 
 
-def save_state(run: Run, method: Method, state: LearnerState, *, step: int, score: float | None) -> None:
-    """A checkpoint with the training state and, beside it, the policy that plays."""
-    beside = bundle_files(run, PolicyAt(method.policy_of(state), step, int(state.update)))
-    save_checkpoint(run.checkpoints, state, step=step, score=score, beside=beside)
+def _bundle(run: Run, state: LearnerState, step: int, environment: dict[str, Any]) -> dict[str, bytes]:
+    """The policy that plays, to stand beside the training state."""
+    return bundle_files(run, PolicyAt(method_of(run.settings).policy_of(state), step, int(state.update)), environment)
 
 
 def _on_device(

@@ -6,6 +6,7 @@ and run `diamond_attention.worlds.conformance.check_world` over it.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
@@ -163,7 +164,7 @@ def no_actions(world: World) -> Actions:
     return jnp.zeros(world.max_agents, jnp.int32)
 
 
-def example_views(world: World) -> tuple[AgentView, TeamView]:
+def _example_views(world: World) -> tuple[AgentView, TeamView]:
     """The shapes of one agent's view and of the team view; nothing is computed."""
 
     def look() -> tuple[AgentView, TeamView]:
@@ -172,3 +173,7 @@ def example_views(world: World) -> tuple[AgentView, TeamView]:
         return jax.tree.map(lambda x: x[0], views), world.team_view(state)
 
     return jax.eval_shape(look)
+
+
+# Every checkpoint asks for them, and tracing a battle takes a second.
+example_views: Callable[[World], tuple[AgentView, TeamView]] = lru_cache(maxsize=16)(_example_views)  # type: ignore[assignment]

@@ -15,8 +15,8 @@ from diamond_attention.evaluation import evaluate as evaluation
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.evaluation.recording import Recording, record
 from diamond_attention.reports import figures, films, gif
-from diamond_attention.runs.files import read_rows
 from diamond_attention.runs.folder import open_run
+from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.sizes import MAP
 from diamond_attention.worlds.smaclite import battle, film
 from diamond_attention.worlds.smaclite.picture import draw_battle, part_around
@@ -80,7 +80,8 @@ def test_of_several_maps_each_is_played_by_itself(group, monkeypatch):
     def play(conditions, policy, sizes, episodes, *_):
         world = conditions.world
         played.append((world.map, world.time_limit, tuple(sizes)))
-        return [{"length": np.ones(episodes), "battle_won": np.zeros(episodes)} for _ in sizes]
+        ended = {"length": np.ones(episodes), "return": np.zeros(episodes), "battle_won": np.zeros(episodes)}
+        return [ended for _ in sizes]
 
     monkeypatch.setattr(evaluation, "play_sizes", play)
     monkeypatch.setattr(evaluation, "append_rows", lambda *_: None)

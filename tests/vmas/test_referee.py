@@ -15,7 +15,7 @@ from diamond_attention.evaluation import vmas, vmas_bridge
 from diamond_attention.evaluation.evaluate import play_episodes
 from diamond_attention.evaluation.vmas import play_on_vmas
 from diamond_attention.learning.ppo_settings import PpoSettings
-from diamond_attention.runs.files import read_rows
+from diamond_attention.runs.rows import read_rows
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.spread import Spread
 
