@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 VMAS_VENV := .venv-vmas
 VMAS_BIN := $(VMAS_VENV)/bin
 
-.PHONY: demo test test-optimised test-vmas lint clean
+.PHONY: demo test test-optimised test-crashes test-vmas lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -20,6 +20,11 @@ test: $(VENV)/.installed-for-tests lint
 # share one cache, since the flags are part of a program's name there.
 test-optimised: $(VENV)/.installed-for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest tests -m optimised -n auto --maxprocesses 4 --dist loadfile
+
+# Every crash point and every damaged file, of which `make test` takes a sample.
+test-crashes: $(VENV)/.installed-for-tests
+	DIAMOND_ALL_CRASH_POINTS=1 $(BIN)/python -m pytest tests/test_crash_points.py tests/test_mutated_files.py -n auto \
+	  --maxprocesses 4 --dist load
 
 # The first line fails where VMAS cannot be imported; pytest would only leave the tests out.
 test-vmas: $(VMAS_VENV)/.installed

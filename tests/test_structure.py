@@ -257,3 +257,28 @@ def test_the_readme_s_first_paragraph_says_what_it_is_in_three_sentences():
     _, paragraph, then, *_ = (ROOT / "README.md").read_text().split("\n\n")
     assert len(re.findall(r"[.?!](?=\s|$)", paragraph)) == 3
     assert then.startswith("![")  # and then a film
+
+
+# --- One door to the disk -------------------------------------------------------------------------
+
+WRITING = re.compile(
+    r"\.write_(text|bytes)\(|\.(mkdir|rmdir|unlink|touch|rename|symlink_to)\(|\bshutil\.(rmtree|copy|move)"
+    r"|\bos\.(open|write|rename|replace|unlink|remove|mkdir|makedirs|rmdir|link|symlink|truncate)\("
+    r"|\bopen\([^)]*[\"'][rwax]?b?[wax+]"
+)
+DOORS = {
+    "runs/files.py": "the door",
+    "runs/locks.py": "a lock is a file that must not be renamed",
+    "command_line.py": "standard output, once nobody reads it",
+}
+
+
+def test_only_one_module_changes_files():
+    """What is written elsewhere would not appear whole, and the tests that cut it off everywhere would not see it."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        found = [line.strip() for line in path.read_text().splitlines() if WRITING.search(line)]
+        assert bool(found) == (name in DOORS), f"{name}: {found}"
+    for line in ("to.write_text('x')", "with open(path, 'w') as f:", "os.replace(a, b)", "shutil.rmtree(path)"):
+        assert WRITING.search(line)
+    assert not WRITING.search("with open(FILE, newline='') as file:")
