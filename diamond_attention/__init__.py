@@ -21,6 +21,7 @@ from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.policies.kind import Described, Interface, PolicyKind
 from diamond_attention.policies.registry import POLICIES, register_policy
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.ranks import draw_ranks, hear_ranks
 from diamond_attention.runs.bundle import export_policy, load_policy
 from diamond_attention.runs.folder import find_runs, open_run
@@ -48,6 +49,7 @@ __all__ = [
     "ActOrChooseTask",
     "Acted",
     "AgentView",
+    "Between",
     "Categorical",
     "ChooseTask",
     "Continuous",
@@ -80,6 +82,7 @@ __all__ = [
     "as_each_viewer_lists",
     "begin_episode",
     "build_policy",
+    "check_ranges",
     "check_world",
     "draw_ranks",
     "evaluate",

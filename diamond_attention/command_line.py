@@ -48,12 +48,12 @@ from diamond_attention.command_words import (
     _suggestion,
     _without_extensions,
 )
-from diamond_attention.errors import Notice, UserError, printable
+from diamond_attention.errors import Notice, UserError, printable, shown
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES, described
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import check_writable, write_file
-from diamond_attention.runs.folder import Run, find_runs, group_folder, shipped_policies, shipped_settings
+from diamond_attention.runs.folder import SHIPPED, Run, find_runs, group_folder, open_run, shipped_policies
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
@@ -100,16 +100,17 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options, asked = _parse_with_variations(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     from diamond_attention.evaluation.conditions import variant_to_play
-    from diamond_attention.evaluation.evaluate import Play, check_simulator, evaluate
+    from diamond_attention.evaluation.evaluate import Play, check_rows, check_simulator, evaluate
 
     # Whatever is wrong is said before anything is played.
     worlds = [variant_to_play(run, **asked) for run in runs]
     sizes = [_sizes(run, world, options.agents, options.tasks) for run, world in zip(runs, worlds, strict=True)]
     for run, run_sizes in zip(runs, sizes, strict=True):
         check_simulator(run.settings, run_sizes, options.simulator)
-    _choose_device(options.device, quiet=options.json or options.quiet)
     both = options.greedy == options.sampled
     play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
+    check_rows(options.episodes, sum(map(len, sizes)), len(play))
+    _choose_device(options.device, quiet=options.json or options.quiet)
     episodes = {}
     for run, run_sizes, world in zip(runs, sizes, worlds, strict=True):
         if run.failure is not None:
@@ -223,7 +224,7 @@ def list_command(arguments: Sequence[str]) -> int:
             print(f"  {name:12s} {_first_line(kind)}")
     print("trained policies that ship with the package")
     for name in shipped_policies():
-        settings = shipped_settings(name)
+        settings = open_run(SHIPPED / name).settings
         world = settings.world.as_scored()
         trained = " ".join(dict.fromkeys(world.played_at(size) for size in settings.sizes))
         print(f"  {name:12s} {world.name}, trained on {trained}, {described(settings.policy).label}")
@@ -248,8 +249,12 @@ def _first_line(kind: type) -> str:
 def bench_command(arguments: Sequence[str]) -> int:
     options = _parse(BenchOptions, arguments, "bench")
     _known_preset("bench", options.preset)
+    if "--seeds" in arguments and not options.seeds:
+        raise UserError("--seeds needs a value after it.")
     if options.seeds and (min(options.seeds) < 1 or max(options.seeds) > MOST_SEEDS):
-        raise UserError(f"--seeds is {options.seeds}; each measurement trains 1 to {MOST_SEEDS} seeds at once.")
+        raise UserError(
+            f"--seeds is {shown(options.seeds)}; each measurement trains 1 to {MOST_SEEDS} seeds at once."
+        )
     _choose_device(options.device, quiet=False)
     from diamond_attention.bench.report import bench
 
@@ -358,10 +363,10 @@ LONGEST = 300
 
 
 def _tell(sentence: object) -> None:
-    text = printable(" ".join(str(sentence).split()))
+    text = "diamond: " + printable(" ".join(str(sentence).split()))
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 3 :]}"
-    print(f"diamond: {text}", file=sys.stderr, flush=True)
+    print(text, file=sys.stderr, flush=True)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:

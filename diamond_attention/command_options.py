@@ -6,12 +6,18 @@ from typing import Annotated, Literal
 
 import tyro
 
+from diamond_attention.evaluation.evaluate import EPISODES
+from diamond_attention.evaluation.recording import RECORDED_STEPS, SHOWN
+from diamond_attention.ranges import Between
+from diamond_attention.runs.seeds import MOST_SEEDS, SEED
 from diamond_attention.runs.settings import Settings
 
 Device = Literal["cpu", "gpu"]
 RunPaths = tyro.conf.Positional[tuple[Path, ...]]
 Agents = Annotated[str | None, tyro.conf.arg(aliases=["--players"])]
 Tasks = Annotated[str | None, tyro.conf.arg(aliases=["--actions"])]
+FRAMES_A_SECOND = Between(1, 50)  # `FASTEST` of reports/films.py, which would import matplotlib for every command
+Shown = Annotated[int | None, tyro.conf.arg(aliases=["--players"]), SHOWN]
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class EvaluateOptions:
     """Team sizes: 4, or 2:8, or 2,4,8; by default those it was trained on."""
     tasks: Tasks = None
     """Numbers of tasks, likewise, or "same"."""
-    episodes: int = 1000
+    episodes: Annotated[int, EPISODES] = 1000
     """Episodes for each run, size and way of playing."""
     simulator: str = "own"
     """own: the world as it was trained on; vmas: the original Simple Spread (extra `vmas`)."""
@@ -63,7 +69,7 @@ class EvaluateOptions:
     """Only sampled play; by default both."""
     dropout: Literal["on", "off"] | None = None
     """For policies trained with mask=dropout: on or off while playing; by default as their settings say."""
-    seed: int = 0
+    seed: Annotated[int, SEED] = 0
     """Of the evaluation's own randomness."""
     checkpoint: str = "last"
     """best, last, or a step the run has a checkpoint of."""
@@ -93,9 +99,9 @@ class FigureOptions:
     runs: RunPaths
     to: Path = Path("figures")
     """Folder for the pictures."""
-    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
+    agents: Shown = None
     """Team whose attention is shown; by default the largest it was trained on."""
-    seed: int = 0
+    seed: Annotated[int, SEED] = 0
     """Which episode, and which draw of ranks, to show."""
 
 
@@ -104,21 +110,21 @@ class WatchOptions:
     """Film one greedy episode: ranks, attention, trails and the score so far."""
 
     run: tyro.conf.Positional[Path]
-    agents: Annotated[int | None, tyro.conf.arg(aliases=["--players"])] = None
+    agents: Shown = None
     """Size of the team; by default the largest it was trained on."""
-    tasks: int | None = None
+    tasks: Annotated[int | None, SHOWN] = None
     """Number of landmarks or foods; by default as many as agents, if it was trained so."""
     sampled: bool = False
     """Sampled play; by default greedy."""
     to: Path | None = None
     """File to write: .gif, .png (the last frame; of a battle four) or .mp4 (ffmpeg, or the extra `film`); by default
     WORLD.gif."""
-    seed: int = 0
+    seed: Annotated[int, SEED] = 0
     """Which episode to film."""
-    steps: int | None = None
+    steps: Annotated[int | None, RECORDED_STEPS] = None
     """Steps to film, fewer if the episode ends before; by default 200, or all of a battle. Of more than a hundred,
     every second is shown, and so on."""
-    frames_per_second: int | None = None
+    frames_per_second: Annotated[int | None, FRAMES_A_SECOND] = None
     """Pictures shown in a second; by default 10; of a battle each is three ticks."""
     quiet: bool = False
     """Say nothing but where the film is."""
@@ -163,7 +169,7 @@ class DemoOptions:
 
     out: Path = Path("runs/demo")
     """Folder for the runs and figures; what an earlier demo left there is replaced."""
-    seeds: int = 3
+    seeds: Annotated[int, Between(1, MOST_SEEDS)] = 3
     """Training seeds for each policy."""
     quiet: bool = False
     """Say nothing but the results."""

@@ -10,17 +10,20 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from diamond_attention.command_options import TrainOptions
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, shown
 from diamond_attention.extensions import load_extension
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
+from diamond_attention.ranges import OPTION, check_ranges
+from diamond_attention.refusals import check_words, read_options
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.registry import WORLDS
 
 
 def _without_extensions(arguments: Sequence[str]) -> list[str]:
-    """Loads every `--with FILE.py` and gives back the other words."""
+    """Loads every `--with FILE.py` and gives back the other words. A word nobody can have meant is refused first."""
+    check_words(arguments)
     rest: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -36,7 +39,10 @@ def _without_extensions(arguments: Sequence[str]) -> list[str]:
 
 
 def _parse(kind: type, arguments: Sequence[str], command: str) -> Any:
-    return tyro.cli(kind, args=list(arguments), prog=f"diamond {command}", config=(tyro.conf.FlagCreatePairsOff,))
+    """A command's options, its numbers in their ranges."""
+    options = read_options(kind, arguments, f"diamond {command}")
+    check_ranges(options, OPTION)
+    return options
 
 
 def _parse_with_variations(kind: type, arguments: Sequence[str], command: str) -> tuple[Any, dict[str, Any]]:
@@ -59,12 +65,12 @@ def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") 
     settings = PRESETS[preset][1]
     chosen = _word_after("--method", arguments)
     if chosen is not None:
-        method = METHODS[_known(f"--method is {chosen!r}, which does not exist", chosen, METHODS)]
+        method = METHODS[_known(f"--method is {shown(chosen)}, which does not exist", chosen, METHODS)]
         if method.settings is not type(settings.method):
             settings = dataclasses.replace(settings, method=method.settings(), policy=method.policy)
     kind = _word_after("--policy.kind", arguments)
     if kind is not None and kind != settings.policy.kind:
-        _known(f"--policy.kind is {kind!r}, which does not exist", kind, POLICIES)
+        _known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)
         settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
     own = settings.method.name
     method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
@@ -92,13 +98,7 @@ def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") 
         kw_only=True,
         namespace={"__doc__": TrainOptions.__doc__},
     )
-    parsed = tyro.cli(
-        options,
-        args=list(arguments),
-        prog=f"diamond {command} {preset}",
-        default=options(settings=default),
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    parsed = read_options(options, arguments, f"diamond {command} {preset}", options(settings=default))
     values = _fields(parsed.settings)
     values["method"] = values.pop(own)
     return TrainOptions(**{**_fields(parsed), "settings": Settings(**values)})
@@ -108,6 +108,8 @@ def _word_after(option: str, arguments: Sequence[str]) -> str | None:
     """What was typed for an option that decides which other options there are."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
         if word == option:
+            if not following:
+                raise UserError(f"{option} needs a value after it.")
             return following
         if word.startswith(option + "="):
             return word.removeprefix(option + "=")
@@ -130,7 +132,7 @@ def _preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[
 
 
 def _known_preset(command: str, name: str) -> str:
-    return _known(f"`diamond {command}`: there is no preset {name!r}", name, PRESETS)
+    return _known(f"`diamond {command}`: there is no preset {shown(name)}", name, PRESETS)
 
 
 def _known(sentence: str, name: str, known: Any) -> str:

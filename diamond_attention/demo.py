@@ -5,10 +5,12 @@ from pathlib import Path
 
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.policies.diamond_settings import MaskKind
+from diamond_attention.ranges import Between, check_number
 from diamond_attention.reports.figures import draw_attention, draw_learning_curves
 from diamond_attention.reports.tables import print_table, table_lines
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import Progress
+from diamond_attention.runs.seeds import MOST_SEEDS
 from diamond_attention.runs.train import train
 
 MASKS: tuple[MaskKind, ...] = ("rank", "none", "dropout")
@@ -18,6 +20,7 @@ EPISODES = 10_000
 
 def demo(out: Path, seeds: int, progress: Progress) -> int:
     """Every policy at every size, with the preset `xor-demo`."""
+    check_number("--seeds", seeds, Between(1, MOST_SEEDS))
     settings = PRESETS["xor-demo"][1]
     runs = []
     for size in TEAM_SIZES:

@@ -1,6 +1,9 @@
 """What the project tells a person: an error that can be put right, and a notice of what was done instead."""
 
 import warnings
+from typing import Any
+
+LONGEST_SHOWN = 60
 
 
 class UserError(Exception):
@@ -19,3 +22,16 @@ def notice(sentence: str) -> None:
 def printable(text: str) -> str:
     """Without control characters, so that text from somebody's file cannot move a terminal's cursor or colour it."""
     return "".join(letter if letter.isprintable() or letter == " " else "\ufffd" for letter in text)
+
+
+def shown(value: Any) -> str:
+    """A value as a sentence quotes it: what was typed by mistake can be longer than any sentence.
+
+    >>> shown("many"), shown(10**100)
+    ("'many'", '100000000000000000000000000000000000000000000000000000000000…')
+    """
+    try:
+        text = str(value) if isinstance(value, int | float) else repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -23,7 +23,7 @@ from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.figures import draw_learning_curves
 from diamond_attention.runs.bundle import export_policies
-from diamond_attention.runs.folder import find_runs, open_run
+from diamond_attention.runs.folder import find_runs, open_run, own_copy
 from diamond_attention.runs.metrics import TIMING_COLUMNS
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train
@@ -123,7 +123,7 @@ def scenarios(trained, half_way) -> dict[str, Scenario]:
         before = Path.cwd()
         os.chdir(place)
         try:
-            open_run("spread")
+            own_copy(open_run("spread"))
         finally:
             os.chdir(before)
 
@@ -144,9 +144,8 @@ def scenarios(trained, half_way) -> dict[str, Scenario]:
     }
 
 
-NAMES = "train, train --overwrite, train --from, resume, evaluate, evaluate again, export, figure, shipped".split(
-    ", "
-)
+NAMES = ["train", "train --overwrite", "train --from", "resume"]
+NAMES += ["evaluate", "evaluate again", "export", "figure", "shipped"]
 
 
 def contents(place: Path) -> dict[str, bytes]:

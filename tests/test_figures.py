@@ -361,7 +361,7 @@ def test_a_world_without_a_scene_of_its_own_is_drawn_as_agents_tasks_and_lines(f
         ("spread", ["--to", "film.avi"], ".gif, .mp4, .png"),
         ("spread", ["--to", "film"], ".gif, .mp4, .png"),
         ("spread", ["--agents", "3", "--tasks", "2"], "one landmark for each agent"),
-        ("spread", ["--agents", "0"], "at least one of each"),
+        ("spread", ["--agents", "0"], "--agents is 0; it must lie between 1 and 100."),
         ("spread", ["--steps", "0"], "--steps is 0"),
         ("spread", ["--frames-per-second", "0"], "--frames-per-second is 0"),
         ("spread", ["--seed", "-1"], "--seed is -1"),

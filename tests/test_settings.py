@@ -195,14 +195,14 @@ def test_a_team_size_given_as_a_number_from_python_can_be_read_back():
 @pytest.mark.parametrize(
     ("group", "changes", "sentence"),
     [
-        (DiamondSettings, {"width": 1}, "policy.width is 1; it must be at least 2."),
+        (DiamondSettings, {"width": 1}, "policy.width is 1; it must lie between 2 and 4096."),
         (DiamondSettings, {"mask": "all"}, f"policy.mask is 'all'; it must be one of {MASKS}."),
-        (DiamondSettings, {"dropout_rate": 1.0}, "policy.dropout_rate is 1.0; it must be at least 0 and below 1."),
-        (DiamondSettings, {"dropout_rate": -0.1}, "policy.dropout_rate is -0.1; it must be at least 0 and below 1."),
+        (DiamondSettings, {"dropout_rate": 1.0}, "policy.dropout_rate is 1.0; it must lie between 0 and 0.999."),
+        (DiamondSettings, {"dropout_rate": -0.1}, "policy.dropout_rate is -0.1; it must lie between 0 and 0.999."),
         (
             DiamondSettings,
             {"dropout_rate": math.nan},
-            "policy.dropout_rate is nan; it must be at least 0 and below 1.",
+            "policy.dropout_rate is nan; it must lie between 0 and 0.999.",
         ),
         (
             DiamondSettings,
@@ -210,27 +210,27 @@ def test_a_team_size_given_as_a_number_from_python_can_be_read_back():
             "policy.mask is dropout and policy.dropout_rate is 0, which hides nothing; "
             "raise the rate or use policy.mask none.",
         ),
-        (PpoSettings, {"envs": 0}, "ppo.envs is 0; it must be at least 1."),
-        (PpoSettings, {"steps": -1}, "ppo.steps is -1; it must be at least 1."),
-        (PpoSettings, {"batch": 0}, "ppo.batch is 0; it must be at least 1."),
-        (PpoSettings, {"epochs": 0}, "ppo.epochs is 0; it must be at least 1."),
-        (PpoSettings, {"learning_rate": 0.0}, "ppo.learning_rate is 0.0; it must be above 0 and finite."),
-        (PpoSettings, {"learning_rate": math.nan}, "ppo.learning_rate is nan; it must be above 0 and finite."),
-        (PpoSettings, {"clip": -0.2}, "ppo.clip is -0.2; it must be above 0 and finite."),
-        (PpoSettings, {"max_grad_norm": 0.0}, "ppo.max_grad_norm is 0.0; it must be above 0 and finite."),
+        (PpoSettings, {"envs": 0}, "ppo.envs is 0; it must lie between 1 and 1048576."),
+        (PpoSettings, {"steps": -1}, "ppo.steps is -1; it must lie between 1 and 65536."),
+        (PpoSettings, {"batch": 0}, "ppo.batch is 0; it must lie between 1 and 1073741824."),
+        (PpoSettings, {"epochs": 0}, "ppo.epochs is 0; it must lie between 1 and 1000."),
+        (PpoSettings, {"learning_rate": 0.0}, "ppo.learning_rate is 0.0; it must be above 0 and at most 1000."),
+        (PpoSettings, {"learning_rate": math.nan}, "ppo.learning_rate is nan; it must be above 0 and at most 1000."),
+        (PpoSettings, {"clip": -0.2}, "ppo.clip is -0.2; it must be above 0 and at most 1000."),
+        (PpoSettings, {"max_grad_norm": 0.0}, "ppo.max_grad_norm is 0.0; it must be above 0 and at most 1000000000."),
         (PpoSettings, {"gamma": 1.5}, "ppo.gamma is 1.5; it must lie between 0 and 1."),
         (PpoSettings, {"gae_lambda": -0.5}, "ppo.gae_lambda is -0.5; it must lie between 0 and 1."),
         (
             PpoSettings,
             {"value_coefficient": -1.0},
-            "ppo.value_coefficient is -1.0; it must be finite and not negative.",
+            "ppo.value_coefficient is -1.0; it must lie between 0 and 1000000.",
         ),
         (
             PpoSettings,
             {"entropy_coefficient": -1.0},
-            "ppo.entropy_coefficient is -1.0; it must be finite and not negative.",
+            "ppo.entropy_coefficient is -1.0; it must lie between 0 and 1000000.",
         ),
-        (PpoSettings, {"target_kl": 0.0}, "ppo.target_kl is 0.0; it must be above 0, or None to switch it off."),
+        (PpoSettings, {"target_kl": 0.0}, "ppo.target_kl is 0.0; it must be above 0 and at most 1000, or be None."),
         (
             PpoSettings,
             {"envs": 8, "steps": 2, "batch": 7},
@@ -242,9 +242,9 @@ def test_a_team_size_given_as_a_number_from_python_can_be_read_back():
             {"batch": 1},
             "ppo.batch is 1, and advantages cannot be normalised over one sample; use 2 or more.",
         ),
-        (Settings, {"total_steps": 0}, "total_steps is 0; it must be at least 1."),
-        (Settings, {"checkpoint_every": 0}, "checkpoint_every is 0; it must be at least 1."),
-        (Settings, {"rank_hold": 0}, 'rank_hold is 0; it must be at least 1, or "episode".'),
+        (Settings, {"total_steps": 0}, "total_steps is 0; it must lie between 1 and 10000000000000."),
+        (Settings, {"checkpoint_every": 0}, "checkpoint_every is 0; it must lie between 1 and 1000000000."),
+        (Settings, {"rank_hold": 0}, 'rank_hold is 0; it must lie between 1 and 1000000, or be "episode".'),
         (
             Settings,
             {"agents": "3", "tasks": "2"},
@@ -398,7 +398,7 @@ def test_a_refused_setting_is_reported_with_its_file(run):
     rewrite(run, settings=values["settings"])
     with pytest.raises(UserError) as refused:
         open_run(run)
-    assert str(refused.value) == f"{run / 'settings.json'}: ppo.envs is -2; it must be at least 1."
+    assert str(refused.value) == f"{run / 'settings.json'}: ppo.envs is -2; it must lie between 1 and 1048576."
 
 
 # --- The command line -----------------------------------------------------------------------------
@@ -442,17 +442,17 @@ def status_and_error(arguments: str, capsys) -> tuple[int, str]:
         ("train xor --actions 8:4", "tasks is '8:4'; sizes must be at least 1 and ranges must not run backwards."),
         ("train xor --ppo.batch 500", "ppo.batch is 500, which does not divide the 512 steps of a rollout"),
         ("train xor --ppo.batch 1", "ppo.batch is 1, and advantages cannot be normalised over one sample"),
-        ("train xor --ppo.envs 0", "ppo.envs is 0; it must be at least 1."),
-        ("train xor --ppo.learning-rate nan", "ppo.learning_rate is nan; it must be above 0 and finite."),
+        ("train xor --ppo.envs 0", "ppo.envs is 0; it must lie between 1 and 1048576."),
+        ("train xor --ppo.learning-rate nan", "ppo.learning_rate is nan; it must be above 0 and at most 1000."),
         ("train xor --ppo.gamma 2", "ppo.gamma is 2.0; it must lie between 0 and 1."),
-        ("train xor --policy.width 1", "policy.width is 1; it must be at least 2."),
+        ("train xor --policy.width 1", "policy.width is 1; it must lie between 2 and 4096."),
         (
             "train xor --policy.mask dropout --policy.dropout-rate 0",
             "policy.mask is dropout and policy.dropout_rate is 0, which hides nothing; ",
         ),
-        ("train xor --total-steps 0", "total_steps is 0; it must be at least 1."),
-        ("train xor --checkpoint-every 0", "checkpoint_every is 0; it must be at least 1."),
-        ("train xor --rank-hold 0", 'rank_hold is 0; it must be at least 1, or "episode".'),
+        ("train xor --total-steps 0", "total_steps is 0; it must lie between 1 and 10000000000000."),
+        ("train xor --checkpoint-every 0", "checkpoint_every is 0; it must lie between 1 and 1000000000."),
+        ("train xor --rank-hold 0", 'rank_hold is 0; it must lie between 1 and 1000000, or be "episode".'),
         (
             "train xor --seeds three",
             "--seeds is 'three'; write a seed, a range such as 0:10, or a list such as 0,5,7.",
@@ -480,7 +480,7 @@ def test_what_can_be_put_right_is_one_sentence_and_status_2_before_anything_runs
         ("evaluate {run} --checkpoint 999", "--checkpoint is '999'; write best, last or one of the steps .*: 48\\."),
         ("evaluate {run} --checkpoint bset", "--checkpoint is 'bset'; write best, last or one of the steps "),
         ("evaluate {run} --checkpoint best", "seed_0 has no scored checkpoint; use --checkpoint last\\."),
-        ("evaluate {run} --episodes 0", "episodes is 0; it must be at least 1\\."),
+        ("evaluate {run} --episodes 0", "--episodes is 0; it must lie between 1 and 1000000\\."),
         ("evaluate {run} --seed=-1", "--seed is -1; it must lie between 0 and 4294967295\\."),
         ("figure {run} --seed=-1", "--seed is -1; it must lie between 0 and 4294967295\\."),
         ("figure {run} --seed 4294967296", "--seed is 4294967296; it must lie between 0 and 4294967295\\."),
@@ -512,26 +512,72 @@ def test_a_run_of_a_newer_version_is_one_sentence_and_status_2(capsys, run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"),
+    ("arguments", "sentence"),
     [
-        ("train xor --ppo.bach 16", ["--ppo.bach", "Perhaps you meant", "--ppo.batch"]),
-        ("train xor --sedes 0", ["--sedes", "Perhaps you meant", "--seeds"]),
-        ("train xor --policy.mask ranks", ["ranks", "--policy.mask", "rank", "none", "dropout"]),
-        ("train xor --ppo.envs many", ["--ppo.envs", "many"]),
-        ("train xor --rank-hold sometimes", ["--rank-hold", "sometimes", "episode"]),
-        ("train xor --device tpu", ["tpu", "--device", "cpu", "gpu"]),
-        ("evaluate somewhere --episods 10", ["--episods", "Perhaps you meant", "--episodes"]),
-        ("resume", ["run", "PATH"]),
+        ("train xor --ppo.bach 16", "`diamond train xor` has no option --ppo.bach; did you mean --ppo.batch?"),
+        ("train xor --sedes 0", "`diamond train xor` has no option --sedes; did you mean --seeds?"),
+        ("train xor --envs 8", "`diamond train xor` has no option --envs; did you mean --ppo.envs?"),
+        (
+            "train xor --quantum 8",
+            "`diamond train xor` has no option --quantum; `diamond train xor --help` lists all.",
+        ),
+        ("train xor --policy.mask ranks", f"--policy.mask is 'ranks'; it must be one of {MASKS}."),
+        ("train xor --ppo.envs many", "--ppo.envs is 'many'; it must be a whole number."),
+        ("train xor --ppo.gamma=high", "--ppo.gamma is 'high'; it must be a number."),
+        ("train xor --ppo.target_kl off", "--ppo.target-kl is 'off'; it must be None or a number."),
+        ("train xor --rank-hold sometimes", "--rank-hold is 'sometimes'; it must be a whole number or episode."),
+        ("train xor --device tpu", "--device is 'tpu'; it must be one of cpu, gpu."),
+        ("train xor --quiet=yes", "--quiet takes no value, and got 'yes'; write --quiet alone."),
+        ("train xor --ppo.envs", "--ppo.envs needs a value after it."),
+        ("watch somewhere --players x", "--players is 'x'; it must be None or a whole number."),
+        ("bench xor --seeds 1 x", "--seeds is '1, x'; it must be a whole number."),
+        (
+            "evaluate somewhere --episods 10",
+            "`diamond evaluate` has no option --episods; did you mean --episodes?",
+        ),
+        (
+            "watch one two",
+            "`diamond watch` has no use for 'two'; options begin with --, and `diamond watch --help` lists them.",
+        ),
+        ("resume", "`diamond resume` needs PATH (run); see `diamond resume --help`."),
+        (
+            "export somewhere",
+            "`diamond export` needs --to PATH (New folder; of several seeds, each gets one in it); "
+            "see `diamond export --help`.",
+        ),
+        (
+            "list --tyro-print-completion klingon",
+            "`diamond list` takes no arguments, and got '--tyro-print-completion'.",
+        ),
+        (
+            "demo --tyro-print-completion klingon",
+            "--tyro-print-completion failed: Shell should be one `bash`, `zsh`, `tcsh`, or `fish`, but got klingon.",
+        ),
     ],
 )
-def test_a_misspelt_option_is_status_2_and_gets_a_suggestion(arguments, shown, capsys, tmp_path):
-    with pytest.raises(SystemExit) as stopped:
-        run_command(arguments.split())
-    assert stopped.value.code == 2
-    errors = capsys.readouterr().err
-    for fragment in shown:
-        assert fragment in errors
+def test_what_cannot_be_read_is_one_sentence_with_what_can(arguments, sentence, capsys, tmp_path):
+    status, errors = status_and_error(arguments, capsys)
+    assert (status, errors) == (2, f"diamond: {sentence}\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_box_of_another_version_of_tyro_is_quoted_in_one_line():
+    from diamond_attention.refusals import _in_one_sentence
+
+    lines = ["╭─ Parsing error ─╮", "│ this is         │", "│ required: X     │", "│ ─────────────── │", "│ --help │"]
+    box = "\n".join([*lines, "╰─────────────────╯"])
+    assert _in_one_sentence(box, [], "diamond watch") == "`diamond watch`: this is required: X."
+
+
+def test_help_keeps_its_boxes_and_the_width_of_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
+    with pytest.raises(SystemExit) as stopped:
+        run_command(["train", "xor", "--help"])
+    assert stopped.value.code == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "--ppo.envs INT" in said.out
+    assert max(map(len, said.out.splitlines())) == 72
 
 
 def test_show_prints_what_train_would_use(capsys):

@@ -16,7 +16,7 @@ from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.anchors import anchors
 from diamond_attention.runs.bundle import export_policy, load_policy
-from diamond_attention.runs.folder import find_runs, open_run, shipped_policies
+from diamond_attention.runs.folder import SHIPPED, find_runs, open_run, own_copy, shipped_policies
 from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train
@@ -65,7 +65,7 @@ def test_exporting_overwrites_nothing(trained, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", shipped_policies())
 def test_every_shipped_policy_is_small_and_says_where_it_comes_from(name, working_folder):
-    run = find_runs([name])[0]
+    run = own_copy(find_runs([name])[0])
     assert run.path.parts[-3:] == ("runs", "shipped", name)
     assert {file.name for file in run.path.iterdir()} == {"policy.json", "policy.safetensors"}
     assert sum(file.stat().st_size for file in run.path.iterdir()) < 1_000_000
@@ -101,7 +101,11 @@ def test_a_shipped_policy_can_be_watched_right_away(working_folder, capsys):
 @pytest.mark.parametrize("name", shipped_policies())
 def test_a_shipped_policy_is_opened_by_its_name(name, working_folder):
     run = open_run(name)
-    assert (run.path, run.policy_alone) == (Path("runs/shipped") / name, True)
+    assert (run.path, run.name, run.policy_alone) == (SHIPPED / name, name, True)
+    assert list(working_folder.iterdir()) == []  # only an evaluation needs a folder to write to
+    copy = own_copy(run)
+    assert copy.path == Path("runs/shipped") / name
+    assert open_run(name) == own_copy(copy) == copy
     policy, step = load_policy(name)
     assert step >= run.settings.total_steps
     assert policy.mask == run.settings.policy.mask
@@ -115,7 +119,7 @@ def test_a_name_that_does_not_ship_is_one_sentence(working_folder):
 
 
 def test_another_versions_copy_is_not_mixed_up_with_this_ones(working_folder):
-    run = find_runs(["spread"])[0]
+    run = own_copy(find_runs(["spread"])[0])
     description = run.path / "policy.json"
     description.write_text(description.read_text().replace("format", "other"))
     with pytest.raises(UserError, match="holds the policy of another version; move it away"):

@@ -19,6 +19,7 @@ PACKAGE = ROOT / "diamond_attention"
 # One straight line of rooms. A module may import from its own room and from rooms before it.
 ROOMS = [
     "errors",
+    "ranges",
     "actions",
     "view",
     "ranks",
@@ -38,6 +39,7 @@ ROOMS = [
     "extensions",
     "bench",
     "command_options",
+    "refusals",
     "command_words",
     "command_line",
 ]
@@ -270,6 +272,7 @@ DOORS = {
     "runs/files.py": "the door",
     "runs/locks.py": "a lock is a file that must not be renamed",
     "command_line.py": "standard output, once nobody reads it",
+    "worlds/smaclite/trace_file.py": "opens only to read, and without waiting for somebody who writes",
 }
 
 

@@ -27,9 +27,12 @@ from diamond_attention.bench.peers import recorded_beside
 from diamond_attention.bench.simulation import ENVS, measure_simulation, vmas_used
 from diamond_attention.bench.training import compiled_training, measure_parts, measure_training
 from diamond_attention.learning.seeds import MOST_UPDATES_PER_CALL
+from diamond_attention.ranges import Between, check_number
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import check_writable, write_file
+from diamond_attention.runs.memory import check_training_fits
 from diamond_attention.runs.presets import PRESETS
+from diamond_attention.runs.seeds import MOST_SEEDS
 from diamond_attention.runs.settings import Settings, to_json
 
 SMOOTHED_OVER = 10
@@ -41,6 +44,9 @@ def bench(preset: str, seed_counts: Sequence[int], to: Path | None) -> None:
     settings = PRESETS[preset][1]
     can_be_solved = settings.world.scoring.solved is not None
     seed_counts = tuple(seed_counts) or ((1, 10) if can_be_solved else (1,))
+    for seeds in seed_counts:
+        check_number("--seeds", seeds, Between(1, MOST_SEEDS))
+    check_training_fits(settings, range(max(seed_counts)))
     if to is not None:
         check_writable(to)
     environment = describe_environment()  # first, because the source may be changed meanwhile

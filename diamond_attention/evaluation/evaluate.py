@@ -14,9 +14,11 @@ from diamond_attention.evaluation.conditions import Conditions, check_sizes, var
 from diamond_attention.play import begin_episode, play_step
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.registry import POLICIES, described
+from diamond_attention.ranges import Between, check_number
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.bundle import load_policy
-from diamond_attention.runs.folder import Run, is_training
+from diamond_attention.runs.folder import Run, is_training, own_copy
+from diamond_attention.runs.memory import check_play_fits
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.rows import append_rows, check_columns
 from diamond_attention.runs.seeds import check_seed
@@ -29,6 +31,10 @@ Simulator = Literal["own", "vmas"]
 """The world as this package has it, or the original."""
 
 EPISODES_AT_ONCE = 1024
+
+MOST_ROWS = 1_000_000
+"""Of results. They are kept in memory until all are played and written at once, about a kilobyte each."""
+EPISODES = Between(1, MOST_ROWS)
 
 
 def evaluate(
@@ -50,26 +56,28 @@ def evaluate(
     variant of the run's world to play instead, such as another map. Of several maps each is played by itself, and
     battles start as the map says unless `world` has jitter.
     """
-    if episodes < 1:
-        raise UserError(f"episodes is {episodes}; it must be at least 1.")
+    check_number("--episodes", episodes, EPISODES)
     check_seed(seed)
     settings, progress = run.settings, progress or Quiet()
     check_simulator(settings, settings.sizes if sizes is None else sizes, simulator)
     in_play = POLICIES[settings.policy.kind].in_play(settings.policy, dropout)
     if sizes is None:
         sizes = settings.sizes if world is None else team_sizes(world, settings.agents, settings.tasks)
+    check_rows(episodes, len(sizes), len(play))
     world = padded(variant_to_play(run) if world is None else world, sizes)
     check_sizes(settings, world, sizes)
     if world.apart() != (world,):
         on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
         several = [alone for alone in world.apart() if (alone.sizes or sizes)[0] in sizes]
         return [row for alone in several for row in on(world=alone, progress=progress)]
+    policy, step = load_policy(run, checkpoint, dropout)
+    check_play_fits(world, policy, min(EPISODES_AT_ONCE, len(sizes) * episodes))
+    run = own_copy(run)
     # A file that rows cannot be added to is found before they are played.
     columns = [*_which_episode(0, simulator, sizes[0], world, "", "", 0, 0), *sorted(_played_columns(world))]
     check_columns(run.episodes, columns)
     if is_training(run):
         notice(f"{run.path} is being trained by another process; what it has saved until now is played.")
-    policy, step = load_policy(run, checkpoint, dropout)
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
     # and lose the same episodes, and an interval over seeds would be too narrow.
     key = jax.random.fold_in(jax.random.key(seed), run.seed)
@@ -128,6 +136,16 @@ def _played_columns(world: World) -> list[str]:
     size = jnp.ones((1, 2), jnp.int32)
     team = jax.eval_shape(lambda: begin_episode(world, size, jax.random.key(0)))
     return ["length", "return", *team.episode_measures]
+
+
+def check_rows(episodes: int, sizes: int, ways: int) -> None:
+    """Raises UserError if so many episodes of so many sizes, each played so many ways, are too many to keep."""
+    rows = episodes * sizes * ways
+    if rows > MOST_ROWS:
+        raise UserError(
+            f"--episodes is {episodes}, which makes {rows} rows with {sizes} size(s), all runs together, and {ways} "
+            f"way(s) of playing; at most {MOST_ROWS} are kept at once: lower it or evaluate less at a time."
+        )
 
 
 def check_simulator(settings: Settings, sizes: Sequence[TeamSize], simulator: str) -> None:

@@ -16,14 +16,18 @@ from diamond_attention.play import TeamState, begin_episode, play_step
 from diamond_attention.policies.contract import PerAgentPolicy, Policy
 from diamond_attention.policies.kind import Described
 from diamond_attention.policies.registry import described
+from diamond_attention.ranges import Between, check_number
 from diamond_attention.runs.bundle import load_policy
 from diamond_attention.runs.folder import Run
+from diamond_attention.runs.memory import bytes_of, check_fits, check_play_fits
 from diamond_attention.runs.sizes import padded
 from diamond_attention.view import AgentView, viewer_first
 from diamond_attention.worlds.contract import TeamSize, World
 
 LARGEST_SHOWN = 100
 """Agents or tasks in a picture; more could not be told apart."""
+SHOWN = Between(1, LARGEST_SHOWN)
+RECORDED_STEPS = Between(1, 100_000)
 
 
 class Recording(NamedTuple):
@@ -87,12 +91,17 @@ def size_to_show(run: Run, world: World, agents: int | None = None, tasks: int |
         return world.sizes[0]
     sizes = [TeamSize(int(size.agents), int(size.tasks)) for size in run.settings.sizes]
     largest = max(sizes)
+    for name, number in (("--agents", agents), ("--tasks", tasks)):
+        check_number(name, number, SHOWN, besides=(None,))
     if agents is None:
         agents = int(largest.agents) if tasks is None or any(n != k for n, k in sizes) else tasks
     if tasks is None:
         tasks = agents if all(n == k for n, k in sizes) else int(largest.tasks)
     if max(agents, tasks) > LARGEST_SHOWN:
-        raise UserError(f"{agents} agents and {tasks} tasks are too many to draw; at most {LARGEST_SHOWN}.")
+        raise UserError(
+            f"{agents} agents and {tasks} tasks are too many to draw, and at most {LARGEST_SHOWN} of each can be; "
+            "name fewer with --agents."
+        )
     size = TeamSize(agents, tasks)
     check_sizes(run.settings, world, [size])
     return size
@@ -108,16 +117,22 @@ def record(
     world: World | None = None,
 ) -> Recording:
     """Plays the newest checkpoint for `steps` steps, or until the episode ends."""
+    check_number("--steps", steps, RECORDED_STEPS, besides=(None,))
     policy, trained_steps = load_policy(run)
     world = variant_to_play(run) if world is None else world
     # Of several maps, the one with this size, alone: that is how an evaluation plays it.
     world = next((alone for alone in world.apart() if alone.sizes is None or size in alone.sizes), world)
     world = padded(world, [size])
     check_sizes(run.settings, world, [size])
+    check_play_fits(world, policy, at_once=1)
     reset_key, play_key = jax.random.split(jax.random.key(seed))
-    keys = jax.random.split(play_key, min(steps or world.time_limit, world.time_limit) + 1)
+    frames = min(steps or world.time_limit, world.time_limit) + 1
+    keys = jax.random.split(play_key, frames)
     number = jnp.asarray([size], jnp.int32)
     conditions = Conditions(world, run.settings.rank_hold, greedy)
+    # Every viewer's attention is kept for every step: of a hundred agents that is megabytes a step.
+    kept = bytes_of(jax.eval_shape(partial(_play, conditions), policy, number, reset_key, keys))
+    check_fits(kept, "this recording", f"{size.agents} agents (--agents) and {frames - 1} steps (--steps)")
     *played, terminated = jax.tree.map(np.asarray, _play(conditions, policy, number, reset_key, keys))
     # The step that ends an episode leads to one more state worth seeing.
     frames = int(np.argmax(terminated)) + 2 if terminated.any() else len(keys)

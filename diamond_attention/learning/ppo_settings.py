@@ -1,11 +1,11 @@
 """The settings of PPO."""
 
-import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import MethodSettings
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.worlds.contract import World
 
 Ratio = Literal["joint", "agent"]
@@ -17,33 +17,33 @@ class PpoSettings(MethodSettings):
     """PPO with a shared policy and a critic of the team. Each number says what it does when you raise it."""
 
     name = "ppo"
-    memory_settings = ("envs", "batch")
+    memory_settings = ("envs", "steps", "batch")
 
-    envs: int = 64
+    envs: Annotated[int, Between(1, 2**20)] = 64
     """Teams that play side by side. More: a steadier gradient and a better-used device, fewer updates a step."""
-    steps: int = 2
+    steps: Annotated[int, Between(1, 2**16)] = 2
     """Steps each team plays before an update. More: longer-sighted advantages, staler data."""
-    batch: int = 128
+    batch: Annotated[int, Between(1, 2**30)] = 128
     """Joint samples (one step of one team) in a minibatch; must divide envs × steps."""
-    epochs: int = 1
+    epochs: Annotated[int, Between(1, 1000)] = 1
     """Passes over the collected steps. More: more learning from each step, further from the policy that took it."""
-    learning_rate: float = 1e-4
+    learning_rate: Annotated[float, Between(0, 1000, low_left_out=True)] = 1e-4
     """Adam's step size."""
     anneal: bool = True
     """Lower the learning rate linearly to zero over the run. The last policy is then also a calm one."""
-    gamma: float = 0.99
+    gamma: Annotated[float, Between(0, 1)] = 0.99
     """Discount. Nearer 1: rewards further away count."""
-    gae_lambda: float = 0.95
+    gae_lambda: Annotated[float, Between(0, 1)] = 0.95
     """Nearer 1: advantages lean on observed rewards; nearer 0: on the critic."""
-    clip: float = 0.2
+    clip: Annotated[float, Between(0, 1000, low_left_out=True)] = 0.2
     """How far the probability ratio may move in one update before its gradient stops."""
-    value_coefficient: float = 0.5
+    value_coefficient: Annotated[float, Between(0, 1_000_000)] = 0.5
     """Weight of the critic's loss."""
-    entropy_coefficient: float = 0.0
+    entropy_coefficient: Annotated[float, Between(0, 1_000_000)] = 0.0
     """Reward for staying random. More: slower to commit."""
-    max_grad_norm: float = 10.0
+    max_grad_norm: Annotated[float, Between(0, 1_000_000_000, low_left_out=True)] = 10.0
     """Gradients longer than this are scaled down to it."""
-    target_kl: float | None = 0.25
+    target_kl: Annotated[float | None, Between(0, 1000, low_left_out=True)] = 0.25
     """Stop this update's epochs once the policy has moved 1.5 times this far (as SB3 does). None: never stop."""
     ratio: Ratio = "joint"
     """Clip the team's joint probability ratio (the paper, through SB3) or each agent's own."""
@@ -54,38 +54,23 @@ class PpoSettings(MethodSettings):
     critic, ranks, the softmax and log-probabilities are float32 always."""
     normalise_values: bool = False
     """Let the critic predict values less their running mean, over their running deviation. For large rewards."""
-    cut_after: int | None = None
+    cut_after: Annotated[int | None, Between(1, 1_000_000)] = None
     """Cut training episodes after this many steps; what follows is still in the critic's value. None: at the
     world's time limit. Fewer: more beginnings among the steps, where most of the coordinating is done."""
 
     def __post_init__(self) -> None:
-        for name in ("envs", "steps", "batch", "epochs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be at least 1.")
-        for name in ("learning_rate", "clip", "max_grad_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be above 0 and finite.")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must lie between 0 and 1.")
-        for name in ("value_coefficient", "entropy_coefficient"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"ppo.{name} is {getattr(self, name)}; it must be finite and not negative.")
+        check_ranges(self, "ppo.")
         if self.ratio not in get_args(Ratio):
             raise UserError(f"ppo.ratio is {self.ratio!r}; it must be one of {', '.join(get_args(Ratio))}.")
         if self.precision not in get_args(Precision):
             raise UserError(
                 f"ppo.precision is {self.precision!r}; it must be one of {', '.join(get_args(Precision))}."
             )
-        if self.target_kl is not None and not self.target_kl > 0:
-            raise UserError(f"ppo.target_kl is {self.target_kl}; it must be above 0, or None to switch it off.")
         if self.steps_per_update % self.batch:
             raise UserError(
                 f"ppo.batch is {self.batch}, which does not divide the {self.steps_per_update} steps of a rollout "
                 f"(ppo.envs {self.envs} × ppo.steps {self.steps}); choose a divisor."
             )
-        if self.cut_after is not None and self.cut_after < 1:
-            raise UserError(f"ppo.cut_after is {self.cut_after}; it must be at least 1, or None to switch it off.")
         if self.normalise_advantages and self.batch < 2:
             raise UserError("ppo.batch is 1, and advantages cannot be normalised over one sample; use 2 or more.")
 

@@ -2,10 +2,11 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from diamond_attention.errors import UserError
 from diamond_attention.policies.kind import Described
+from diamond_attention.ranges import Between, check_ranges
 
 MaskKind = Literal["rank", "none", "dropout", "signed", "floor", "first", "split"]
 """What ranks do to attention.
@@ -30,25 +31,22 @@ class DiamondSettings:
 
     kind: Literal["diamond"] = "diamond"
     """Which kind of policy this is; every kind has settings of its own."""
-    width: int = 64
+    width: Annotated[int, Between(2, 4096)] = 64
     """Features of every token. More: more capacity; time grows with its square."""
     mask: MaskKind = "rank"
     """What ranks do to attention: rank hides lower-ranked peers (the paper), none and dropout are the ablations;
     signed, floor, first and split break symmetry without blinding anybody (see policies/diamond_settings.py)."""
-    dropout_rate: float = 0.5
+    dropout_rate: Annotated[float, Between(0, 0.999)] = 0.5
     """Share of attention weights that mask=dropout hides; the paper does not state it, a half is torch's default."""
     dropout_at_execution: bool = True
     """Whether mask=dropout also hides while a trained policy is evaluated. SB3, and so the paper, says no."""
 
     def __post_init__(self) -> None:
-        if self.width < 2:
-            raise UserError(f"policy.width is {self.width}; it must be at least 2.")
+        check_ranges(self, "policy.")
         if self.mask not in get_args(MaskKind):
             raise UserError(f"policy.mask is {self.mask!r}; it must be one of {', '.join(get_args(MaskKind))}.")
         if self.mask == "split" and self.width % 2:
             raise UserError(f"policy.width is {self.width}; policy.mask split needs an even one.")
-        if not 0 <= self.dropout_rate < 1:
-            raise UserError(f"policy.dropout_rate is {self.dropout_rate}; it must be at least 0 and below 1.")
         if self.mask == "dropout" and self.dropout_rate == 0:
             raise UserError(
                 "policy.mask is dropout and policy.dropout_rate is 0, which hides nothing; "

@@ -18,7 +18,7 @@ from diamond_attention.policies.registry import described
 from diamond_attention.reports.panels import draw_weights, save
 from diamond_attention.reports.played import Group, names_apart, place_of
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
-from diamond_attention.reports.snapshots import draw_snapshots
+from diamond_attention.reports.snapshots import check_viewers, draw_snapshots
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.metrics import COLUMNS
 from diamond_attention.runs.rows import read_rows
@@ -28,6 +28,8 @@ from diamond_attention.worlds.contract import TeamSize, World, tasks_named, titl
 STYLES = ("-", "--", ":", "-.")
 """Of learning curves whose masks, and so colours, are the same."""
 OWN_COLOUR, OTHER_COLOUR = "#0072b2", "#bcd6e8"
+MOST_CELLS_WITH_NUMBERS = 256
+"""Of one agent's weights in one block."""
 
 
 def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | None = None) -> Iterator[Path | str]:
@@ -39,6 +41,8 @@ def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | Non
     shown = {name: one_to_show(members) for name, members in by_world.items()}
     # Refused before anything is drawn.
     sizes = {name: size_to_show(run, run.settings.world, agents) for name, run in shown.items()}
+    for size in sizes.values():
+        check_viewers(size)
     of_teams = file_names(
         {n: "attention_snapshots" if r.settings.world.time_limit > 1 else "attention" for n, r in shown.items()}
     )
@@ -100,6 +104,7 @@ def draw_one_team(run: Run, size: TeamSize, to: Path, seed: int) -> Path | str:
 def draw_attention(run: Run, to: Path, seed: int = 0, size: TeamSize | None = None) -> Path | None:
     """One step of one team: ranks on top, then for each agent whom it sees, its attention, its choice."""
     largest = max(run.settings.sizes) if size is None else size
+    check_viewers(largest)
     recording = record(run, largest, steps=1, seed=seed)
     if len(recording.weights) < 2 or recording.choices is None:
         return None
@@ -116,7 +121,8 @@ def draw_attention(run: Run, to: Path, seed: int = 0, size: TeamSize | None = No
         _draw_ranks(axes[0, viewer], recording, viewer)
         for row, block in ((1, 0), (2, 1)):
             weights = recording.weights[block][0, viewer]
-            draw_weights(axes[row, viewer], weights, recording.visible(0, viewer, block))
+            few = weights.size <= MOST_CELLS_WITH_NUMBERS  # each number is a text of its own, and slow to lay out
+            draw_weights(axes[row, viewer], weights, recording.visible(0, viewer, block), 7 if few else None)
             axes[row, viewer].set_xlabel("attends to agent")
             if viewer:
                 axes[row, viewer].set_yticklabels([])

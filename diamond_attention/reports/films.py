@@ -64,7 +64,7 @@ def draw_film(
     world = variant_to_play(run) if world is None else world
     if steps is None and type(world).pictures is World.pictures:
         steps = STEPS
-    progress.begin(f"playing {run.path}", steps or world.time_limit, 0)
+    progress.begin(f"playing {run.name}", steps or world.time_limit, 0)
     recording = record(run, size, steps=steps, seed=seed, greedy=greedy, world=world)
     progress.end(f"played {recording.frames - 1} steps")
     own = world.pictures(recording)

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 
 from diamond_attention.actions import Continuous
 from diamond_attention.colours import agent_colour, agent_name, legible
+from diamond_attention.errors import UserError
 from diamond_attention.evaluation.recording import Recording, record
 from diamond_attention.reports.panels import draw_weights, save
 from diamond_attention.reports.scenes import scene_of
@@ -23,12 +24,25 @@ NARROWEST = 5.6
 
 MOST_CELLS_WITH_NUMBERS = 25
 
+MOST_VIEWERS = 32
+"""Each agent's view is a panel, or several; 32 of them take a minute to draw, and a hundred would take many."""
+
+
+def check_viewers(size: TeamSize) -> None:
+    """Raises UserError if a picture of everybody's attention would have too many panels."""
+    if size.agents > MOST_VIEWERS:
+        raise UserError(
+            f"{size.agents} agents are too many for a picture of what each attends to; choose at most {MOST_VIEWERS} "
+            "with --agents."
+        )
+
 
 def draw_snapshots(run: Run, size: TeamSize, to: Path, seed: int = 0) -> Path | None:
     """Columns are moments of a greedy episode; rows the world and then one agent after the other.
 
     None for a policy without attention.
     """
+    check_viewers(size)
     recording = record(run, size, steps=max(MOMENTS), seed=seed)
     if not recording.weights:
         return None

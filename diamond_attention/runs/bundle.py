@@ -129,7 +129,10 @@ def read_policy(run: Run, which: str = "last", dropout: bool | None = None, as_l
     learned = run.settings.policy
     played = learned if as_learned else POLICIES[learned.kind].in_play(learned, dropout)
     if (run.path / "policy.json").exists():
-        return _read_bundle(run.path, run, played)
+        alone = _read_bundle(run.path, run, played)
+        if which not in ("last", "best", str(alone.step)):
+            raise UserError(f"--checkpoint is {which!r}; {run.name} holds one policy alone, of step {alone.step}.")
+        return alone
     if which != "last":
         return _read_checkpoint(choose_checkpoint(run, which).path, run, played)
     return newest_good(run, lambda path: _read_checkpoint(path, run, played))

@@ -24,6 +24,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.runs.checkpoint import FILES, step_folders
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import (
+    is_there,
     json_bytes,
     make_folders,
     move,
@@ -39,7 +40,7 @@ from diamond_attention.runs.seeds import is_seed
 from diamond_attention.runs.settings import FORMAT, MIGRATIONS, Settings, from_json, to_json
 from diamond_attention.worlds.contract import World
 
-SHIPPED = Path(__file__).parents[1] / "shipped"
+SHIPPED = Path(__file__).resolve().parents[1] / "shipped"
 UNPACKED = Path("runs/shipped")
 LARGEST_SHIPPED = 1 << 24
 BUNDLE_FORMAT = 2
@@ -67,6 +68,11 @@ class Run:
     """The run whose weights it began with, as it was named then."""
     policy_alone: bool = False
     """Exported: it holds a policy to play with, and nothing to go on training from."""
+
+    @property
+    def name(self) -> str:
+        """What to call it: its folder, or of a policy inside the package the name that it goes by."""
+        return self.path.name if self.path.parent == SHIPPED else str(self.path)
 
     @property
     def checkpoints(self) -> Path:
@@ -223,7 +229,7 @@ def _stranger_in(run: Path) -> Path | None:
 
 def open_run(path: Path | str, world: World | None = None) -> Run:
     """One seed's folder, an exported policy or the name of a shipped one; an older format is migrated."""
-    folder = _unpacked(Path(path))
+    folder = _found(Path(path))
     _check_no_links(folder)
     if (folder / "policy.json").exists():
         file = folder / "policy.json"
@@ -276,7 +282,7 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
     """Runs named directly or through their group's folder, in order of seed; or the name of a shipped policy."""
     runs = []
     for path in map(Path, paths):
-        path = _unpacked(path)
+        path = _found(path)
         if _is_run(path):
             runs.append(open_run(path, world))
             continue
@@ -295,7 +301,7 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
 
 def group_folder(path: Path) -> Path:
     """Of a run, or of the folder of its group."""
-    path = _unpacked(path)
+    path = _found(path)
     if not path.is_dir():
         raise UserError(f"{path} holds no run; name a run folder, or a folder of seeds.")
     if (path / "policy.json").exists():
@@ -334,24 +340,26 @@ def shipped_policies() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob("*/policy.json"))
 
 
-def shipped_settings(name: str) -> Settings:
-    """What a policy inside the package was trained with; nothing is unpacked."""
-    file = (SHIPPED / name / "policy.json").resolve()
-    return _run_of(file, read_json(file).get("trained", {}), SHIPPED / name, None, policy_alone=True).settings
+def own_copy(run: Run) -> Run:
+    """A shipped policy as a folder of your own, so that what is evaluated has a place for its rows; else the run."""
+    if run.path.parent != SHIPPED:
+        return run
+    files = {file.name: read_file(file, LARGEST_SHIPPED) for file in sorted(run.path.iterdir())}
+    target, lock = UNPACKED / run.path.name, UNPACKED / f".{run.path.name}.lock"
+    make_folders(UNPACKED)
+    with locked(lock, busy=lambda: None):
+        if not target.exists():
+            write_folder(target, files)
+    return open_run(run.path.name)
 
 
-def _unpacked(path: Path) -> Path:
-    """A shipped policy as a folder of your own, so that what is evaluated has a place for its rows; else the path."""
+def _found(path: Path) -> Path:
+    """A folder as it was named or, if there is none, the shipped policy of that name: your own copy, else ours."""
     if path.exists() or str(path) not in shipped_policies():
         return path
-    # Installers may put links into a package; those are not somebody else's.
-    files = {file.name: read_file(file.resolve(), LARGEST_SHIPPED) for file in sorted((SHIPPED / path).iterdir())}
-    target, lock = UNPACKED / path, UNPACKED / f".{path}.lock"
-    if not target.exists() or lock.exists():
-        make_folders(UNPACKED)
-        with locked(lock, busy=lambda: None):
-            if not target.exists():
-                write_folder(target, files)
-    if read_file(target / "policy.json", LARGEST_SHIPPED) != files["policy.json"]:
-        raise UserError(f"{target} holds the policy of another version; move it away and try again.")
-    return target
+    source, copy = SHIPPED / path, UNPACKED / path
+    if not is_there(copy):
+        return source
+    if read_file(copy / "policy.json", LARGEST_SHIPPED) != read_file(source / "policy.json", LARGEST_SHIPPED):
+        raise UserError(f"{copy} holds the policy of another version; move it away and try again.")
+    return copy

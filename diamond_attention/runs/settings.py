@@ -15,16 +15,20 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import LONGEST_SHOWN, UserError, shown
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.policies.registry import POLICIES
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.sizes import PADDING, SAME, padded, team_sizes
 from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
 from diamond_attention.worlds.xor import Xor
+
+MOST_UPDATES = 2**31 - 1
+"""A learner counts its updates in an int32."""
 
 FORMAT = 3
 """Of settings.json; 3 is 2 with a checksum. Raise it when a field changes meaning, and add the step from the older
@@ -57,32 +61,33 @@ class Settings:
     """Team sizes to train on: 4, or 2:8 (both ends), or 2,4,8. Each episode draws one. "map" where a map decides."""
     tasks: Annotated[str, tyro.conf.arg(aliases=["--actions"])] = SAME
     """Numbers of tasks to train on, likewise; "same" means as many as agents."""
-    rank_hold: RankHold = 1
+    rank_hold: Annotated[RankHold, Between(1, 1_000_000)] = 1
     """Steps for which a draw of ranks stays in force: 1 is the paper, "episode" draws once an episode."""
     policy: Any = field(default_factory=DiamondSettings)
     """The settings of one of the kinds in `POLICIES`."""
     method: Any = field(default_factory=PpoSettings)
     """The settings of one of the methods in `METHODS`."""
-    total_steps: int = 50_000
+    total_steps: Annotated[int, Between(1, 10**13)] = 50_000
     """Steps of the team to train for, all environments together; rounded up to whole updates."""
-    checkpoint_every: int = 100
+    checkpoint_every: Annotated[int, Between(1, 10**9)] = 100
     """Updates between checkpoints. More: less writing, more lost to a power cut."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "tasks"):  # agents=4 is a natural thing to write in Python
             object.__setattr__(self, name, str(getattr(self, name)))
-        if self.total_steps < 1:
-            raise UserError(f"total_steps is {self.total_steps}; it must be at least 1.")
-        if self.checkpoint_every < 1:
-            raise UserError(f"checkpoint_every is {self.checkpoint_every}; it must be at least 1.")
-        if self.rank_hold != "episode" and (not isinstance(self.rank_hold, int) or self.rank_hold < 1):
-            raise UserError(f'rank_hold is {self.rank_hold!r}; it must be at least 1, or "episode".')
+        check_ranges(self, "")
         # Room for the largest team it trains on; nobody has to say it twice.
         object.__setattr__(self, "world", padded(self.world, self.sizes))
         if not POLICIES[self.policy.kind].any_size and len(self.sizes) > 1:
             raise UserError(
                 f"agents is {self.agents!r} and tasks is {self.tasks!r}, but policy.kind {self.policy.kind} plays "
                 "teams of one size only; choose one."
+            )
+        # The command line first holds the method's name here; it makes settings with the method itself after that.
+        if not isinstance(self.method, str) and self.total_updates > MOST_UPDATES:
+            raise UserError(
+                f"total_steps is {self.total_steps}, which makes {self.total_updates} updates of "
+                f"{self.method.steps_per_update} steps, and at most {MOST_UPDATES} can be counted; lower it."
             )
 
     @property
@@ -167,22 +172,22 @@ def from_json(values: Any, world: World | None = None) -> Settings:
 def _looked_up(known: Mapping[str, Any], name: Any, what: str) -> Any:
     if not isinstance(name, str) or name not in known:
         raise UserError(
-            f"the run's {what} is {name!r}, which is not one of {_listed(known)}; if it is your own, name the file "
-            "that registers it: --with FILE.py."
+            f"the run's {what} is {shown(name)}, which is not one of {_listed(known)}; if it is your own, name the "
+            "file that registers it: --with FILE.py."
         )
     return known[name]
 
 
 def dataclass_from_json(kind: type, values: Any, where: str, **known: Any) -> Any:
     if not isinstance(values, dict):
-        raise UserError(f"{where or 'the settings'} must be a group of settings, not {values!r}.")
+        raise UserError(f"{where or 'the settings'} must be a group of settings, not {shown(values)}.")
     hints = typing.get_type_hints(kind)
     names = [f.name for f in dataclasses.fields(kind) if f.name not in known]
     for name in values:
         if name not in names:
             near = difflib.get_close_matches(str(name), names, 1)
             hint = f"; did you mean {_join(where, near[0])}?" if near else "."
-            raise UserError(f"there is no setting {_join(where, str(name))}{hint}")
+            raise UserError(f"there is no setting {_join(where, str(name)[:LONGEST_SHOWN])}{hint}")
     converted = {name: _value_from_json(hints[name], value, _join(where, name)) for name, value in values.items()}
     return kind(**known, **converted)
 
@@ -211,7 +216,7 @@ def _value_from_json(kind: Any, value: Any, where: str) -> Any:
                 return float(value)
     elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise UserError(f"{where} is {value!r}, which is not what this setting takes ({_type_name(kind)}).")
+    raise UserError(f"{where} is {shown(value)}, which is not what this setting takes ({_type_name(kind)}).")
 
 
 def _join(where: str, name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, shown
 from diamond_attention.learning.contract import LearnerState
 from diamond_attention.learning.seeds import (
     MOST_UPDATES_PER_CALL,
@@ -27,12 +27,12 @@ from diamond_attention.learning.seeds import (
     split_seeds,
     stack_seeds,
 )
-from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
 from diamond_attention.runs.bundle import PolicyAt, bundle_files
 from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
 from diamond_attention.runs.files import DiskError, write_json
 from diamond_attention.runs.folder import Run, check_free, create_group, exclusive, group_folder, open_group, settle
+from diamond_attention.runs.memory import check_training_fits, large_settings
 from diamond_attention.runs.metrics import Metrics
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.restore import newest_common_states, sources_of, with_weights_of
@@ -62,7 +62,8 @@ def train(
     progress: Progress | None = None,
 ) -> list[Run]:
     """Trains every seed at once and returns their runs. `settings.world` may be a world of your own."""
-    check_seeds(seeds, f"seeds is {list(seeds)}")
+    check_seeds(seeds, f"seeds is {shown(seeds)}")
+    check_training_fits(settings, seeds)
     folder, started_from = Path(out), None if from_run is None else str(from_run)
     check_free(folder, overwrite)  # before a minute of compiling
     sources = None if from_run is None else sources_of(Path(from_run), settings, seeds)
@@ -213,11 +214,8 @@ def _on_device(
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
             raise
-        method, policy = settings.method, settings.policy
-        large = [(method.name, method, name) for name in method.memory_settings]
-        large += [("policy", policy, name) for name in POLICIES[policy.kind].memory_settings]
-        named = ", ".join(f"{group}.{name} ({getattr(own, name)})" for group, own, name in large)
-        raise UserError(f"the device ran out of memory; lower {named} or the number of seeds.") from None
+        lower = f"lower {large_settings(settings)} or the number of seeds"
+        raise UserError(f"the device ran out of memory; {lower}.") from None
 
 
 def _next_count(count: int, elapsed: float) -> int:

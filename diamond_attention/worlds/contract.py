@@ -7,7 +7,7 @@ and run `diamond_attention.worlds.conformance.check_world` over it.
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +15,17 @@ import tyro
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Actions, Continuous
+from diamond_attention.ranges import Between
 from diamond_attention.view import AgentView, TeamView
 
 State = Any
 """A pytree of arrays, known only to its world."""
 
 
-Padding = tyro.conf.Suppress[int]
+LARGEST_TEAM = 4096
+"""Agents, or tasks."""
+
+Padding = tyro.conf.Suppress[Annotated[int, Between(1, LARGEST_TEAM)]]
 """An int that is no option of the command line: it follows from the sizes that are played."""
 
 

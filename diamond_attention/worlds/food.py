@@ -12,9 +12,8 @@ Then every collected food reappears, uniformly on the square but not where its c
 The number the paper reports is the episode's reward divided by N_a.
 """
 
-import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +21,14 @@ from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Continuous
 from diamond_attention.errors import UserError
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
 from diamond_attention.worlds.contract import Padding, Scoring, TeamSize, Transition, World
-from diamond_attention.worlds.particles import Particles, Physics
+from diamond_attention.worlds.particles import Length, Particles, Physics
+
+Worth = Annotated[float, Between(-1_000_000, 1_000_000)]
+"""A part of the reward."""
 
 PROPOSALS = 4
 """Places drawn at once for a food that grows again."""
@@ -37,17 +40,17 @@ class Food(World):
 
     physics: Physics = field(default_factory=Physics)
     """How agents move and push each other; the defaults are VMAS's."""
-    food_radius: float = 0.05
+    food_radius: Length = 0.05
     """A food is collected when its centre is nearer to an agent's than this and the agent's radius together."""
-    collection_reward: float = 20.0
+    collection_reward: Worth = 20.0
     """Gained for every food collected."""
-    distance_weight: float = 1.0
+    distance_weight: Worth = 1.0
     """Lost each step for every unit of distance between a food and its nearest agent, times the agents."""
-    collision_penalty: float = 1.0
+    collision_penalty: Worth = 1.0
     """Lost each step for every ordered pair of overlapping agents, so twice for two agents in contact."""
-    caution: float = 1.0
+    caution: Annotated[float, Between(0, 1_000_000)] = 1.0
     """How many times a collision counts while learning. Scores count it once."""
-    half_width: float = 1.0
+    half_width: Length = 1.0
     """Agents start, and food grows, uniformly on the square from −half_width to half_width; there are no walls."""
     max_agents: Padding = 4
     max_tasks: Padding = 4
@@ -68,11 +71,7 @@ class Food(World):
     time_limit = 400
 
     def __post_init__(self) -> None:
-        particles.check_finite(self, "collection_reward", "distance_weight", "collision_penalty", "half_width")
-        if not 0 < self.food_radius < math.inf:
-            raise UserError(f"world.food_radius is {self.food_radius}; it must be above 0 and finite.")
-        if not 0 <= self.caution < math.inf:
-            raise UserError(f"world.caution is {self.caution}; it must be 0 or more, and finite.")
+        check_ranges(self, "world.")
         if self.half_width <= 2 * self.collection_distance:
             raise UserError(
                 f"world.half_width is {self.half_width}; it must be above {2 * self.collection_distance:g}, twice "

@@ -12,16 +12,16 @@ Absent agents stand still at the origin and touch nobody, so one program serves 
 `tests/particles` holds the recordings of VMAS that these functions are checked against.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
 from diamond_attention.errors import UserError
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.ranks import hear_ranks
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
 from diamond_attention.worlds.contract import Feature, TeamSize
@@ -43,30 +43,29 @@ TASK_FEATURES = (
 
 Tree = TypeVar("Tree")
 
+Length = Annotated[float, Between(1e-6, 1_000_000)]
+"""In world units. Smaller, and float32 would divide by zero; larger, and its squares would overflow."""
+
 
 @dataclass(frozen=True)
 class Physics:
     """The constants of VMAS."""
 
-    agent_radius: float = 0.15
+    agent_radius: Length = 0.15
     """Two agents touch when their centres are less than twice this apart."""
-    mass: float = 1.0
+    mass: Annotated[float, Between(1e-6, 1_000_000)] = 1.0
     """More: the same force changes the velocity less."""
-    time_step: float = 0.1
+    time_step: Annotated[float, Between(1e-6, 1000)] = 0.1
     """Simulated seconds a step."""
-    drag: float = 0.25
+    drag: Annotated[float, Between(0, 1)] = 0.25
     """Share of its velocity an agent loses each step."""
-    contact_stiffness: float = 100.0
+    contact_stiffness: Annotated[float, Between(1e-6, 1_000_000_000)] = 100.0
     """Force for each unit of overlap between two agents."""
-    contact_margin: float = 1e-3
+    contact_margin: Length = 1e-3
     """How softly the contact force sets in; at first touch it is already stiffness · margin · ln 2."""
 
     def __post_init__(self) -> None:
-        for name in ("agent_radius", "mass", "time_step", "contact_stiffness", "contact_margin"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"world.physics.{name} is {getattr(self, name)}; it must be above 0 and finite.")
-        if not 0 <= self.drag <= 1:
-            raise UserError(f"world.physics.drag is {self.drag}; it must be between 0 and 1.")
+        check_ranges(self, "world.physics.")
 
 
 class Particles(NamedTuple):
@@ -105,12 +104,6 @@ def scatter(key: PRNGKeyArray, size: TeamSize, max_agents: int, max_tasks: int, 
 def check_at_least_one_each(size: TeamSize) -> None:
     if size.agents < 1 or size.tasks < 1:
         raise UserError(f"agents is {size.agents} and tasks is {size.tasks}; there must be at least one of each.")
-
-
-def check_finite(world: Any, *names: str) -> None:
-    for name in names:
-        if not math.isfinite(getattr(world, name)):
-            raise UserError(f"world.{name} is {getattr(world, name)}; it must be finite.")
 
 
 # --- distances ------------------------------------------------------------------------------------

@@ -5,19 +5,19 @@ ordered pair of overlapping agents. The factor N is VMAS's: it adds the distance
 The number the paper reports is the episode's reward divided by N.
 """
 
-import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Continuous
 from diamond_attention.errors import UserError
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
 from diamond_attention.worlds.contract import Padding, Scoring, TeamSize, Transition, World
-from diamond_attention.worlds.particles import Particles, Physics
+from diamond_attention.worlds.particles import Length, Particles, Physics
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Spread(World):
 
     physics: Physics = field(default_factory=Physics)
     """How agents move and push each other; the defaults are VMAS's."""
-    collision_penalty: float = 1.0
+    collision_penalty: Annotated[float, Between(-1_000_000, 1_000_000)] = 1.0
     """Lost each step for every ordered pair of overlapping agents, so twice for two agents in contact."""
-    half_width: float = 1.0
+    half_width: Length = 1.0
     """Agents and landmarks start uniformly on the square from −half_width to half_width; there are no walls."""
     max_agents: Padding = 4
     max_tasks: Padding = 4
@@ -49,9 +49,7 @@ class Spread(World):
     time_limit = 400
 
     def __post_init__(self) -> None:
-        particles.check_finite(self, "collision_penalty")
-        if not 0 < self.half_width < math.inf:
-            raise UserError(f"world.half_width is {self.half_width}; it must be above 0 and finite.")
+        check_ranges(self, "world.")
 
     @property
     def action_kind(self) -> ActionKind:

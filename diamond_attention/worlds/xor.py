@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, ChooseTask
 from diamond_attention.errors import UserError
+from diamond_attention.ranges import check_ranges
 from diamond_attention.ranks import hear_ranks
 from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
 from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
@@ -53,6 +54,9 @@ class Xor(World):
         for frequency in ACTION_FREQUENCIES
     )
     time_limit = 1
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "world.")
 
     @property
     def action_kind(self) -> ActionKind:

@@ -1,6 +1,10 @@
 """The engine against recorded episodes of the original, one step at a time in float64."""
 
+import io
 import json
+import os
+import resource
+import zipfile
 from pathlib import Path
 
 import jax
@@ -98,3 +102,73 @@ def test_other_files_are_refused_with_one_sentence(tmp_path):
         replay.load_trace(tmp_path / "missing.npz")
     with pytest.raises(UserError, match="at least one"):
         replay.compare_all([])
+
+    np.savez(other, **(arrays | {"meta": np.array("[" * 100_000)}))
+    with pytest.raises(UserError, match="not a SMAClite trace"):
+        replay.load_trace(other)
+    np.savez(other, **(arrays | {"meta": np.array('{"map": ["2s3z"], "unit_type": []}')}))
+    with pytest.raises(UserError, match="is a trace of"):
+        replay.load_trace(other)
+    np.savez(other, **(arrays | {"hp": arrays["hp"].astype(str)}))
+    with pytest.raises(UserError, match="another format: hp does not hold numbers"):
+        replay.load_trace(other)
+    shorter = {
+        name: values[:1] if len(values) > len(arrays["reward"]) else values[:0] for name, values in rest(arrays)
+    }
+    np.savez(other, meta=arrays["meta"], **shorter)
+    with pytest.raises(UserError, match="a trace of no steps"):
+        replay.load_trace(other)
+
+
+def rest(arrays):
+    return ((name, values) for name, values in arrays.items() if name != "meta")
+
+
+def header_of(shape: tuple[int, ...]) -> bytes:
+    written = io.BytesIO()
+    np.lib.format.write_array_header_1_0(written, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    return written.getvalue()
+
+
+BOMBS = {
+    # 160 MB of zeros, which pack to a thousandth.
+    "pos.npy": (lambda: header_of((20_000_000,)) + bytes(160_000_000), "would unpack to 2 arrays of 160000"),
+    # Room for eight terabytes would be made before it is seen that there are eight bytes.
+    "vel.npy": (lambda: header_of((10**12,)) + bytes(8), "not a SMAClite trace"),
+    "hp.npy": (lambda: header_of((3,)) + bytes(8), "not a SMAClite trace"),
+    "shield.npy": (lambda: b"\x93NUMPY\x03\x00" + header_of((1,))[8:] + bytes(8), "not a SMAClite trace"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_would_unpack_to_more_than_a_trace_is_never_unpacked(name, tmp_path):
+    make, sentence = BOMBS[name]
+    bomb = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr(name, make())
+        packed.writestr("meta.npy", b"")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=sentence):
+        replay.load_trace(bomb)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
+
+
+def test_a_zip_file_of_very_many_files_or_bytes_is_refused(tmp_path):
+    many = tmp_path / "many.npz"
+    with zipfile.ZipFile(many, "w") as packed:
+        for number in range(65):
+            packed.writestr(f"{number}.npy", b"")
+    with pytest.raises(UserError, match="would unpack to 65 arrays of 0 bytes"):
+        replay.load_trace(many)
+    large = tmp_path / "large.npz"
+    with large.open("wb") as file:
+        file.truncate(10**12)  # takes no room on the disk
+    with pytest.raises(UserError, match="has 1000000000000 bytes, and no SMAClite trace has more than"):
+        replay.load_trace(large)
+
+
+def test_only_plain_files_are_opened_and_nobody_is_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npz")
+    for path in (tmp_path / "pipe.npz", tmp_path, "/dev/zero"):
+        with pytest.raises(UserError, match="is not a plain file; name the"):
+            replay.load_trace(path)

@@ -6,7 +6,6 @@ contacts between units amplify rounding: two correct engines drift apart when th
 """
 
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, shown
 from diamond_attention.worlds.smaclite import battle
 from diamond_attention.worlds.smaclite.battle import BattleState
 from diamond_attention.worlds.smaclite.maps import MAPS
 from diamond_attention.worlds.smaclite.scenario import NOBODY, TICKS_PER_STEP, Scenario, scenario_of
+from diamond_attention.worlds.smaclite.trace_file import read_arrays
 
 SHARE_REQUIRED = 0.998
 """Of all steps. Contacts at exactly the limit of two rules can fall either way; those steps have to be explained."""
@@ -104,17 +104,14 @@ class Comparison:
 
 def load_trace(path: str | Path) -> Trace:
     """Raises UserError if the file is no recording of one of the twelve maps."""
+    arrays = read_arrays(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays.pop("meta")))
-        map_name, unit_types = meta["map"], tuple(meta["unit_type"])
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
-    except (KeyError, ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile):
+        map_name, unit_types = str(meta["map"]), tuple(meta["unit_type"])
+    except (KeyError, ValueError, TypeError, RecursionError):
         raise UserError(f"{path} is not a SMAClite trace: it holds no description of an episode.") from None
     if map_name not in MAPS:
-        raise UserError(f"{path} is a trace of {map_name!r}, which is none of {', '.join(MAPS)}.")
+        raise UserError(f"{path} is a trace of {shown(map_name)}, which is none of {', '.join(MAPS)}.")
     scenario = scenario_of(map_name)
     if unit_types != scenario.unit_types:
         raise UserError(f"{path} is a trace of {map_name} with other units than the map has.")
@@ -122,6 +119,10 @@ def load_trace(path: str | Path) -> Trace:
         if array not in arrays or arrays[array].shape != shape:
             found = f"has shape {arrays[array].shape}" if array in arrays else "is missing"
             raise UserError(f"{path} is a trace in another format: {array} {found} where {shape} is expected.")
+        if arrays[array].dtype.kind not in "biuf":
+            raise UserError(f"{path} is a trace in another format: {array} does not hold numbers.")
+    if not len(arrays["reward"]):
+        raise UserError(f"{path} is a trace of no steps; there is nothing to replay.")
     return Trace(Path(path).stem, scenario, arrays)
 
 

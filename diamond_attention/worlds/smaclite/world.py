@@ -18,7 +18,8 @@ import tyro
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.actions import ActOrChooseTask
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, shown
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.ranks import hear_ranks
 from diamond_attention.view import AgentView, TeamView, own_row_first
 from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
@@ -65,9 +66,9 @@ class Smaclite(World):
     map: Annotated[
         str, tyro.conf.arg(help="The map, for example 2s3z; of several, as in 2s3z,3s5z, each episode draws one.")
     ] = "2s3z"
-    jitter: float = 0.0
+    jitter: Annotated[float, Between(0, 1000)] = 0.0
     """How far each unit may start from its place, each way. Without it every episode starts the same."""
-    jitter_share: float = 1.0
+    jitter_share: Annotated[float, Between(0, 1)] = 1.0
     """Share of episodes that jitter applies to; the others start as the map says. Evaluations apply it to all."""
     correct_walls: bool = False
     """Use the true normal of walls where the original's numpy backend does not."""
@@ -87,13 +88,10 @@ class Smaclite(World):
     action_kind = ActOrChooseTask(FIRST_TARGET)
 
     def __post_init__(self) -> None:
+        check_ranges(self, "world.")
         for index, name in enumerate(self.maps):
             if name not in MAPS or name in self.maps[:index]:
-                raise UserError(f"world.map is {self.map!r}; choose from {', '.join(MAPS)}, each once.")
-        if not 0 <= self.jitter < float("inf"):
-            raise UserError(f"world.jitter is {self.jitter}; it must be finite and not negative.")
-        if not 0 <= self.jitter_share <= 1:
-            raise UserError(f"world.jitter_share is {self.jitter_share}; it must lie between 0 and 1.")
+                raise UserError(f"world.map is {shown(self.map)}; choose from {', '.join(MAPS)}, each once.")
 
     @property
     def maps(self) -> tuple[str, ...]:
