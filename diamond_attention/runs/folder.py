@@ -342,15 +342,16 @@ def shipped_policies() -> list[str]:
 
 def own_copy(run: Run) -> Run:
     """A shipped policy as a folder of your own, so that what is evaluated has a place for its rows; else the run."""
-    if run.path.parent != SHIPPED:
+    name = run.path.name
+    source, target, lock = SHIPPED / name, UNPACKED / name, UNPACKED / f".{name}.lock"
+    if run.path != source and (run.path != target or not is_there(lock)):  # a lock that is left over goes
         return run
-    files = {file.name: read_file(file, LARGEST_SHIPPED) for file in sorted(run.path.iterdir())}
-    target, lock = UNPACKED / run.path.name, UNPACKED / f".{run.path.name}.lock"
+    files = {file.name: read_file(file, LARGEST_SHIPPED) for file in sorted(source.iterdir())}
     make_folders(UNPACKED)
     with locked(lock, busy=lambda: None):
         if not target.exists():
             write_folder(target, files)
-    return open_run(run.path.name)
+    return open_run(name)
 
 
 def _found(path: Path) -> Path:
