@@ -11,9 +11,8 @@ from diamond_attention.worlds.contract import World, example_views
 def interface_of(world: World) -> Interface:
     """What a policy that plays this world is given and must answer."""
     view, _ = example_views(world)
-    return Interface(
-        view.agents.shape[-1], view.tasks.shape[-1], world.action_kind, world.max_agents, world.max_tasks
-    )
+    features = (view.agents.shape[-1], view.tasks.shape[-1])
+    return Interface(*features, world.action_kind, world.max_agents, world.max_tasks, world.sees_peers)
 
 
 def build_policy(world: World, settings: KindSettings, key: PRNGKeyArray) -> Policy:

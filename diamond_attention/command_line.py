@@ -50,14 +50,14 @@ from diamond_attention.command_words import (
 )
 from diamond_attention.errors import Notice, UserError, printable, shown
 from diamond_attention.learning.registry import METHODS
-from diamond_attention.policies.registry import POLICIES, described
+from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import check_writable, write_file
 from diamond_attention.runs.folder import SHIPPED, Run, find_runs, group_folder, open_run, shipped_policies
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
-from diamond_attention.runs.settings import flat, to_json
+from diamond_attention.runs.settings import described_as, flat, to_json
 from diamond_attention.runs.sizes import parse_sizes, team_sizes
 from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
@@ -227,7 +227,7 @@ def list_command(arguments: Sequence[str]) -> int:
         settings = open_run(SHIPPED / name).settings
         world = settings.world.as_scored()
         trained = " ".join(dict.fromkeys(world.played_at(size) for size in settings.sizes))
-        print(f"  {name:12s} {world.name}, trained on {trained}, {described(settings.policy).label}")
+        print(f"  {name:12s} {world.name}, trained on {trained}, {described_as(settings).label}")
     print("runs (in ./runs)")
     found = sorted(
         {path.parent for name in ("settings.json", "policy.json") for path in Path("runs").glob(f"**/{name}")}
@@ -486,7 +486,7 @@ def _described_run(folder: Path) -> str:
     if run.policy_alone:
         from diamond_attention.runs.bundle import read_policy
 
-        return f"a policy alone, after {read_policy(run).update} updates, {described(run.settings.policy).label}"
+        return f"a policy alone, after {read_policy(run).update} updates, {described_as(run.settings).label}"
     updates = max((c.update for c in list_checkpoints(run.checkpoints)), default=0)
     state = "finished" if run.finished is not None else "not finished"
-    return f"{state}, {updates} of {run.settings.total_updates} updates, {described(run.settings.policy).label}"
+    return f"{state}, {updates} of {run.settings.total_updates} updates, {described_as(run.settings).label}"

@@ -17,7 +17,7 @@ from diamond_attention.policies.registry import POLICIES
 from diamond_attention.ranges import OPTION, check_ranges
 from diamond_attention.refusals import check_words, read_options
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.settings import Settings, with_method
 from diamond_attention.worlds.registry import WORLDS
 
 
@@ -65,9 +65,8 @@ def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") 
     settings = PRESETS[preset][1]
     chosen = _word_after("--method", arguments)
     if chosen is not None:
-        method = METHODS[_known(f"--method is {shown(chosen)}, which does not exist", chosen, METHODS)]
-        if method.settings is not type(settings.method):
-            settings = dataclasses.replace(settings, method=method.settings(), policy=method.policy)
+        name = _known(f"--method is {shown(chosen)}, which does not exist", chosen, METHODS)
+        settings = settings if name == settings.method.name else with_method(settings, name)
     kind = _word_after("--policy.kind", arguments)
     if kind is not None and kind != settings.policy.kind:
         _known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)

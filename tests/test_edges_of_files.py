@@ -416,16 +416,16 @@ class Cracked(World):
         return self.xor.team_view(state.game)
 
 
-@pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("kind", "changes"),
+    ("kind", "changes", "every"),
     [
-        ("state", {}),
-        ("reward", {"normalise_values": True}),
-        ("reward", {}),
-        ("none", {}),
+        ("state", {}, 1),
+        ("state", {}, 3),
+        ("reward", {"normalise_values": True}, 1),
+        ("reward", {}, 2),
+        ("none", {}, 1),
     ],
-    ids=["state", "value scale", "reward", "learning rate"],
+    ids=["state", "state, no checkpoint yet", "value scale", "reward", "weights"],
 )
 def test_nothing_that_is_not_finite_is_kept(kind, changes, every, tmp_path):
     settings = Settings(

@@ -11,6 +11,7 @@ from PIL import Image
 
 from diamond_attention.colours import agent_colour
 from diamond_attention.evaluation.recording import Recording, record
+from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import MASKS, DiamondSettings
 from diamond_attention.reports import films, panels, scores, sight
 from diamond_attention.reports.played import Played
@@ -31,7 +32,7 @@ HIDDEN = [
 
 
 def recorded(mask: str) -> Recording:
-    run = SimpleNamespace(settings=SimpleNamespace(policy=DiamondSettings(mask=mask)))
+    run = SimpleNamespace(settings=SimpleNamespace(policy=DiamondSettings(mask=mask), method=PpoSettings()))
     nothing = dict.fromkeys(Recording._fields)
     return Recording(**{**nothing, "run": run, "size": TeamSize(3, 3), "ranks": np.array(RANKS)})
 
@@ -103,7 +104,7 @@ def test_a_film_has_the_promised_size_and_is_wider_where_it_shows_who_sees_whom(
     world, table = (axes.get_position() for axes in stage.figure.axes)
     assert table.x0 > world.x1
     nobody_hidden = SimpleNamespace(
-        settings=SimpleNamespace(policy=DiamondSettings(mask="none"), sizes=[TeamSize(3, 3)])
+        settings=SimpleNamespace(policy=DiamondSettings(mask="none"), method=PpoSettings(), sizes=[TeamSize(3, 3)])
     )
     without = films._Stage(played._replace(run=nobody_hidden))
     assert without[1].size == (width, height)

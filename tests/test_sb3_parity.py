@@ -56,7 +56,7 @@ class LinearCritic(eqx.Module):
     bias: jax.Array
     value_each: bool = eqx.field(static=True)
 
-    def __call__(self, team_view, views):
+    def __call__(self, team_view, views, policy=None):
         value = self.weight @ team_view.agents[0] + self.bias
         return value if self.value_each else value[0]
 

@@ -36,7 +36,9 @@ UNUSUAL = Settings(
     agents="2:4",
     tasks="4,8",
     rank_hold="episode",
-    policy=DiamondSettings(width=8, mask="dropout", dropout_rate=0.25, dropout_at_execution=False),
+    policy=DiamondSettings(
+        width=8, mask="dropout", third_block="paper", dropout_rate=0.25, dropout_at_execution=False
+    ),
     ppo=PpoSettings(
         envs=8,
         steps=3,

@@ -446,8 +446,8 @@ def test_registered_and_used_from_python(own, tmp_path):
         name = "lamps"
 
     @dataclasses.dataclass(frozen=True)
-    class FlatSettings(POLICIES["linear"].settings):
-        kind: Literal["flat"] = "flat"
+    class PlainSettings(POLICIES["linear"].settings):
+        kind: Literal["plain"] = "plain"
 
     @dataclasses.dataclass(frozen=True)
     class SlowSettings(METHODS["reinforce"].settings):
@@ -455,13 +455,13 @@ def test_registered_and_used_from_python(own, tmp_path):
         learning_rate: float = 0.01
 
     register_world(Lamps)
-    register_policy(PolicyKind(FlatSettings, POLICIES["linear"].build))
-    register_method(METHODS["reinforce"]._replace(settings=SlowSettings, policy=FlatSettings()))
+    register_policy(PolicyKind(PlainSettings, POLICIES["linear"].build))
+    register_method(METHODS["reinforce"]._replace(settings=SlowSettings, policy=PlainSettings()))
     settings = Settings(
         world=Lamps(),
         agents=3,
         tasks=2,
-        policy=FlatSettings(),
+        policy=PlainSettings(),
         method=SlowSettings(envs=64, steps=4),
         total_steps=UPDATES * STEPS,
         checkpoint_every=50,

@@ -66,8 +66,10 @@ def evaluate(
     check_rows(episodes, len(sizes), len(play))
     world = padded(variant_to_play(run) if world is None else world, sizes)
     check_sizes(settings, world, sizes)
+    on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
+    if len(sizes) > 1 and not POLICIES[settings.policy.kind].any_size:  # side by side, the smaller would be padded
+        return [row for size in sizes for row in on(sizes=[size], world=world, progress=progress)]
     if world.apart() != (world,):
-        on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
         several = [alone for alone in world.apart() if (alone.sizes or sizes)[0] in sizes]
         return [row for alone in several for row in on(world=alone, progress=progress)]
     policy, step = load_policy(run, checkpoint, dropout)

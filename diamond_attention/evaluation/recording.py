@@ -15,11 +15,11 @@ from diamond_attention.evaluation.conditions import Conditions, check_sizes, var
 from diamond_attention.play import TeamState, begin_episode, play_step
 from diamond_attention.policies.contract import PerAgentPolicy, Policy
 from diamond_attention.policies.kind import Described
-from diamond_attention.policies.registry import described
 from diamond_attention.ranges import Between, check_number
 from diamond_attention.runs.bundle import load_policy
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.memory import bytes_of, check_fits, check_play_fits
+from diamond_attention.runs.settings import described_as
 from diamond_attention.runs.sizes import padded
 from diamond_attention.view import AgentView, viewer_first
 from diamond_attention.worlds.contract import TeamSize, World
@@ -59,7 +59,7 @@ class Recording(NamedTuple):
 
     @property
     def policy(self) -> Described:
-        return described(self.run.settings.policy)
+        return described_as(self.run.settings)
 
     @property
     def places(self) -> Int[np.ndarray, "frame agent"]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 from jaxtyping import Array, PRNGKeyArray
 
 from diamond_attention.policies.contract import Policy
-from diamond_attention.policies.kind import KindSettings
+from diamond_attention.policies.kind import Described, KindSettings
 from diamond_attention.ranks import RankHold
 from diamond_attention.worlds.contract import World
 
@@ -70,3 +70,5 @@ class Method(NamedTuple):
     """The part of an update in which the teams play, where a bench can time it apart."""
     start_from: Callable[[LearnerState, Policy, LearnerState | None], LearnerState] | None = None
     """A fresh state begun with this policy and with what else fits of another run's state if there is one."""
+    described: Described | None = None
+    """What readers call it with its own kind of policy; by default they call it by the policy."""

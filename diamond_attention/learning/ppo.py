@@ -157,7 +157,7 @@ def ppo_loss(
     entropy = jnp.where(present, entropy, 0.0)
     if ppo.ratio == "joint":
         if advantages.ndim > 1:
-            raise UserError("ppo.ratio is joint, which needs one value for the team; use ppo.ratio agent.")
+            raise UserError(f"{ppo.name}.ratio is joint, which needs one value for the team; use agent.")
         log_ratio, entropy = jnp.sum(log_ratio, axis=1, keepdims=True), jnp.sum(entropy, axis=1)
         share = jnp.ones_like(log_ratio)
     else:
@@ -171,7 +171,7 @@ def ppo_loss(
     gain = advantages.reshape(len(advantages), -1)
     clipped = jnp.clip(ratio, 1.0 - ppo.clip, 1.0 + ppo.clip)
     policy_loss = -jnp.mean(jnp.sum(share * jnp.minimum(gain * ratio, gain * clipped), axis=1))
-    value = jax.vmap(weights.critic)(batch.team_view, batch.views)
+    value = jax.vmap(lambda view, views: weights.critic(view, views, policy))(batch.team_view, batch.views)
     value_loss = jnp.mean((value - targets) ** 2, **counted)
     mean_entropy = jnp.mean(entropy)
     loss = policy_loss + ppo.value_coefficient * value_loss - ppo.entropy_coefficient * mean_entropy

@@ -59,20 +59,22 @@ class PpoSettings(MethodSettings):
     world's time limit. Fewer: more beginnings among the steps, where most of the coordinating is done."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "ppo.")
+        check_ranges(self, f"{self.name}.")
         if self.ratio not in get_args(Ratio):
-            raise UserError(f"ppo.ratio is {self.ratio!r}; it must be one of {', '.join(get_args(Ratio))}.")
+            raise UserError(f"{self.name}.ratio is {self.ratio!r}; it must be one of {', '.join(get_args(Ratio))}.")
         if self.precision not in get_args(Precision):
             raise UserError(
-                f"ppo.precision is {self.precision!r}; it must be one of {', '.join(get_args(Precision))}."
+                f"{self.name}.precision is {self.precision!r}; it must be one of {', '.join(get_args(Precision))}."
             )
         if self.steps_per_update % self.batch:
             raise UserError(
-                f"ppo.batch is {self.batch}, which does not divide the {self.steps_per_update} steps of a rollout "
-                f"(ppo.envs {self.envs} × ppo.steps {self.steps}); choose a divisor."
+                f"{self.name}.batch is {self.batch}, which does not divide the {self.steps_per_update} steps of a "
+                f"rollout ({self.name}.envs {self.envs} × {self.name}.steps {self.steps}); choose a divisor."
             )
         if self.normalise_advantages and self.batch < 2:
-            raise UserError("ppo.batch is 1, and advantages cannot be normalised over one sample; use 2 or more.")
+            raise UserError(
+                f"{self.name}.batch is 1, and advantages cannot be normalised over one sample; use 2 or more."
+            )
 
     @property
     def steps_per_update(self) -> int:

@@ -19,7 +19,7 @@ class Critic(Protocol):
 
     reads_views: ClassVar[bool]
 
-    def __call__(self, view: TeamView, views: AgentView | None) -> Float[Array, " *agent"]: ...
+    def __call__(self, view: TeamView, views: AgentView | None, policy: Policy) -> Float[Array, " *agent"]: ...
 
 
 class Experience(NamedTuple):
@@ -72,5 +72,6 @@ def collect(
 
     team, (experience, team_view, views) = jax.lax.scan(one_step, team, jax.random.split(key, steps))
     # The critic reads all steps at once: inside the loop it would be a third of what a GPU has to start each step.
-    value = jax.vmap(critic)(experience.team_view, experience.views)
-    return team, experience._replace(value=value, next_value=jax.vmap(critic)(team_view, views))
+    value_of = jax.vmap(lambda view, views: critic(view, views, policy))
+    value = value_of(experience.team_view, experience.views)
+    return team, experience._replace(value=value, next_value=value_of(team_view, views))

@@ -1,6 +1,6 @@
 """The common critic: one value for the whole team, from the team view; used in training only."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,7 +35,7 @@ class CommonCritic(eqx.Module):
         self.hidden = orthogonal_linear(2 * width + 2, width, scale=2**0.5, key=next(keys))
         self.value = orthogonal_linear(width, 1, scale=1.0, key=next(keys))
 
-    def __call__(self, view: TeamView, views: AgentView | None = None) -> Float[Array, ""]:
+    def __call__(self, view: TeamView, views: AgentView | None = None, policy: Any = None) -> Float[Array, ""]:
         agents, tasks = jax.vmap(self.embed_agent)(view.agents), jax.vmap(self.embed_task)(view.tasks)
         seen = self.block(tasks, agents, presence_term(view.task_present, view.agent_present)[None])
         agents, tasks = jax.vmap(self.agent_projection)(seen.agents), jax.vmap(self.task_projection)(seen.tasks)

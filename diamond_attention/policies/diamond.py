@@ -18,6 +18,7 @@ from diamond_attention.policies.contract import Attention
 from diamond_attention.policies.diamond_weights import BLOCKS, DiamondWeights
 from diamond_attention.policies.heads.act_or_choose_task import ActOrChooseTaskHead
 from diamond_attention.policies.heads.choose_task import ChooseTaskHead
+from diamond_attention.policies.heads.continuous import ContinuousHead
 from diamond_attention.ranks import rank_mask, rank_sign
 from diamond_attention.view import AgentView
 
@@ -59,10 +60,13 @@ class DiamondPolicy(DiamondWeights):
         if isinstance(self.head, ActOrChooseTaskHead):
             return self.head(viewer, tasks, view), (first.weights, second.weights)
         # The viewer always sees itself, so no mask changes this last block.
-        if isinstance(self.head, ChooseTaskHead):
+        if self.choice is None:
             third = attend(2, tasks, viewer[None], present[None, :, :1])
-            return self.head(third.agents[0], third.tasks, view), (first.weights, second.weights, third.weights)
-        assert self.choice is not None
+            shown = (first.weights, second.weights, third.weights)
+            if isinstance(self.head, ChooseTaskHead):
+                return self.head(third.agents[0], third.tasks, view), shown
+            return self.head(third.agents[0]), shown
+        assert isinstance(self.head, ContinuousHead)
         kept = None if view.noise is None else view.noise[2, :, 0]
         viewer, weights = self.choice(tasks, viewer, view.task_present, kept, 1.0 - self.dropout_rate)
         return self.head(viewer), (first.weights, second.weights, weights[:, None])

@@ -25,6 +25,9 @@ that break it and leave every peer visible somewhere:
 """
 
 
+ThirdBlock = Literal["choice", "paper"]
+
+
 @dataclass(frozen=True)
 class DiamondSettings:
     """Diamond Attention: agents that attend to each other and to the tasks, under a mask made from ranks."""
@@ -36,6 +39,9 @@ class DiamondSettings:
     mask: MaskKind = "rank"
     """What ranks do to attention: rank hides lower-ranked peers (the paper), none and dropout are the ablations;
     signed, floor, first and split break symmetry without blinding anybody (see policies/diamond_settings.py)."""
+    third_block: ThirdBlock = "choice"
+    """The last block of a continuous policy. choice, which is ours, weighs the tasks against each other; paper is
+    Eq. 4 over the viewer alone, where every task has weight one."""
     dropout_rate: Annotated[float, Between(0, 0.999)] = 0.5
     """Share of attention weights that mask=dropout hides; the paper does not state it, a half is torch's default."""
     dropout_at_execution: bool = True
@@ -45,6 +51,10 @@ class DiamondSettings:
         check_ranges(self, "policy.")
         if self.mask not in get_args(MaskKind):
             raise UserError(f"policy.mask is {self.mask!r}; it must be one of {', '.join(get_args(MaskKind))}.")
+        if self.third_block not in get_args(ThirdBlock):
+            raise UserError(
+                f"policy.third_block is {self.third_block!r}; it must be one of {', '.join(get_args(ThirdBlock))}."
+            )
         if self.mask == "split" and self.width % 2:
             raise UserError(f"policy.width is {self.width}; policy.mask split needs an even one.")
         if self.mask == "dropout" and self.dropout_rate == 0:

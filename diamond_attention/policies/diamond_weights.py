@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from diamond_attention.actions import ActionKind, ActOrChooseTask, ChooseTask
 from diamond_attention.attention import DiamondBlock, Projection
 from diamond_attention.policies.contract import PerAgentPolicy
-from diamond_attention.policies.diamond_settings import MaskKind
+from diamond_attention.policies.diamond_settings import MaskKind, ThirdBlock
 from diamond_attention.policies.heads.act_or_choose_task import ActOrChooseTaskHead
 from diamond_attention.policies.heads.choose_task import ChooseTaskHead
 from diamond_attention.policies.heads.continuous import ChoiceBlock, ContinuousHead
@@ -23,7 +23,7 @@ class DiamondWeights(PerAgentPolicy):
     embed_agent: Projection
     embed_task: Projection
     blocks: tuple[DiamondBlock, ...]
-    choice: ChoiceBlock | None  # the third block of a continuous policy
+    choice: ChoiceBlock | None  # the third block of a continuous policy, unless it is the paper's
     agent_projections: tuple[Projection, Projection]
     task_projections: tuple[Projection, Projection]
     head: ChooseTaskHead | ActOrChooseTaskHead | ContinuousHead
@@ -40,6 +40,7 @@ class DiamondWeights(PerAgentPolicy):
         width: int = 64,
         mask: MaskKind = "rank",
         dropout_rate: float = 0.5,
+        third_block: ThirdBlock = "choice",
         key: PRNGKeyArray,
     ):
         keys = list(jax.random.split(key, 10))
@@ -59,7 +60,10 @@ class DiamondWeights(PerAgentPolicy):
         elif isinstance(action_kind, ActOrChooseTask):
             self.head = ActOrChooseTaskHead(width, action_kind.fixed_actions, key=head_key)
         else:
-            self.choice = ChoiceBlock(width, key=third_key)
+            if third_block == "choice":
+                self.choice = ChoiceBlock(width, key=third_key)
+            else:
+                self.blocks = (*self.blocks, DiamondBlock(width, key=third_key))
             self.head = ContinuousHead(2 * width, width, action_kind.size, key=head_key)
         self.rank_bias = {"signed": jnp.full(MASKED_BLOCKS, 1.0), "floor": jnp.full(MASKED_BLOCKS, 2.0)}.get(mask)
         self.mask, self.dropout_rate = mask, dropout_rate

@@ -22,6 +22,8 @@ class Interface(NamedTuple):
     max_agents: int
     """Only kinds that do not play any team size may build on these two."""
     max_tasks: int
+    sees_peers: bool = True
+    """False where what an agent sees of its peers is always the same, so that a flat observation leaves them out."""
 
 
 class Described(NamedTuple):

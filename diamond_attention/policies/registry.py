@@ -8,7 +8,9 @@ from diamond_attention.errors import UserError
 from diamond_attention.policies import diamond_settings
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.policies.flat import FlatSettings, build_flat
 from diamond_attention.policies.kind import Described, Interface, KindSettings, PolicyKind
+from diamond_attention.policies.mat import MatSettings, build_mat
 
 
 def build_diamond(settings: DiamondSettings, interface: Interface, key: PRNGKeyArray) -> DiamondPolicy:
@@ -19,6 +21,7 @@ def build_diamond(settings: DiamondSettings, interface: Interface, key: PRNGKeyA
         width=settings.width,
         mask=settings.mask,
         dropout_rate=settings.dropout_rate,
+        third_block=settings.third_block,
         key=key,
     )
 
@@ -31,6 +34,8 @@ POLICIES: dict[str, PolicyKind] = {
         describe=diamond_settings.describe,
         in_play=diamond_settings.in_play,
     ),
+    "flat": PolicyKind(FlatSettings, build_flat, any_size=False, memory_settings=("width",)),
+    "mat": PolicyKind(MatSettings, build_mat, any_size=False, memory_settings=("width",)),
 }
 
 

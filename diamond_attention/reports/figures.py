@@ -14,7 +14,6 @@ from matplotlib.ticker import EngFormatter
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.recording import Recording, record, size_to_show
 from diamond_attention.evaluation.statistics import score_interval, seed_interval
-from diamond_attention.policies.registry import described
 from diamond_attention.reports.panels import draw_weights, save
 from diamond_attention.reports.played import Group, names_apart, place_of
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
@@ -23,6 +22,7 @@ from diamond_attention.runs.folder import Run
 from diamond_attention.runs.metrics import COLUMNS
 from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.seeds import check_seed
+from diamond_attention.runs.settings import described_as
 from diamond_attention.worlds.contract import TeamSize, World, tasks_named, title_of
 
 STYLES = ("-", "--", ":", "-.")
@@ -72,7 +72,7 @@ def draw_figures(runs: Sequence[Run], to: Path, seed: int = 0, agents: int | Non
 def one_to_show(runs: Sequence[Run]) -> Run:
     """The run whose attention is drawn: of those that finished, the first with the policy that tables list first."""
     good = [run for run in runs if run.failure is None] or list(runs)
-    return min(good, key=lambda run: described(run.settings.policy).place)
+    return min(good, key=lambda run: described_as(run.settings).place)
 
 
 def file_names(bases: Mapping[str, str]) -> dict[str, str]:
@@ -179,7 +179,7 @@ def draw_learning_curves(runs: Sequence[Run], to: Path) -> Path:
         names = names_apart(policies)
         drawn: list[str] = []
         for group in sorted(policies, key=lambda group: (place_of(group), names[group])):
-            policy, members = described(group[0].policy), policies[group]
+            policy, members = described_as(group[0]), policies[group]
             steps, curves = _curves(members)
             if not len(steps):
                 continue

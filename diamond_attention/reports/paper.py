@@ -26,6 +26,15 @@ PAPER_XOR: dict[tuple[str, tuple[int, int], tuple[int, int], str], float] = {
     ("dropout", (3, 3), (3, 3), "sampled"): 0.22,
 }
 
+AT_CHANCE = ("mappo", "qmix", "ippo", "masac", "ph-marl", "gsa")
+"""Baselines for which Table 1 prints what independent sampling can reach, and nothing for greedy play."""
+TRAINED_AND_PLAYED = {((2, 2), (2, 2)): 0.5, ((2, 3), (3, 3)): 0.22, ((3, 3), (3, 3)): 0.22}
+for baseline in AT_CHANCE:
+    PAPER_XOR |= {(baseline, *sizes, "greedy"): 0.0 for sizes in TRAINED_AND_PLAYED}
+    PAPER_XOR |= {(baseline, *sizes, "sampled"): chance for sizes, chance in TRAINED_AND_PLAYED.items()}
+PAPER_XOR |= {("mat", *sizes, play): 1.0 for sizes in TRAINED_AND_PLAYED for play in ("greedy", "sampled")}
+PAPER_XOR |= {("mat", (2, 3), (3, 3), "greedy"): 0.0, ("mat", (2, 3), (3, 3), "sampled"): 0.44}
+
 PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
     # (mask, map trained on, map played): Table 2, columns "Ours", "w/o mask" and "(dropout)". Whether play was greedy
     # or sampled is not said.
@@ -35,6 +44,7 @@ PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
     ("none", "2s3z", "3s5z"): 0.0,
     ("dropout", "2s3z", "2s3z"): 1.0,
     ("dropout", "2s3z", "3s5z"): 0.0,
+    **{(baseline, "2s3z", "2s3z"): 1.0 for baseline in ("mappo", "ippo", "qmix", "mat")},
 }
 
 

@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from diamond_attention.policies.kind import Described
-from diamond_attention.policies.registry import described
 from diamond_attention.reports.episodes import newest_episodes
 from diamond_attention.runs.folder import Run
-from diamond_attention.runs.settings import Settings, flat, to_json
+from diamond_attention.runs.settings import Settings, described_as, flat, to_json
 from diamond_attention.worlds.contract import World
 
 Size = tuple[int, int]
@@ -64,7 +63,7 @@ def played_by(runs: Sequence[Run]) -> list[Played]:
     twins: dict[str, int] = defaultdict(int)
     for group in sorted(groups, key=place_of):
         settings = group[0]
-        policy = described(settings.policy)
+        policy = described_as(settings)
         ways: dict[tuple[str, str], Played] = {}
         by_run = {run.seed: _newest_scores(run) for run in groups[group]}
         keys = sorted({key for scores in by_run.values() for key in scores}, reverse=True)
@@ -107,7 +106,7 @@ def _newest_scores(run: Run) -> dict[tuple[str, str, str], dict[Size, Float[np.n
 
 def place_of(group: Group) -> tuple[int, str]:
     """For sorting: the paper's policy first, then its ablations, then others."""
-    policy = described(group[0].policy)
+    policy = described_as(group[0])
     return policy.place, policy.key
 
 
@@ -115,7 +114,7 @@ def names_apart(groups: Mapping[Group, Sequence[Run]]) -> dict[Group, str]:
     """What tells policies with the same kind of mask apart: the preset, or else the settings that differ."""
     names = {}
     for group, runs in groups.items():
-        alike = [other for other in groups if described(other[0].policy) == described(group[0].policy)]
+        alike = [other for other in groups if described_as(other[0]) == described_as(group[0])]
         presets = {groups[other][0].preset for other in alike}
         if len(presets) == len(alike) > 1:
             names[group] = f" ({runs[0].preset})"

@@ -15,12 +15,11 @@ from rich.table import Table
 
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, score_interval, seed_interval, wilson_interval
-from diamond_attention.policies.registry import described
 from diamond_attention.reports.episodes import by_size_and_play, newest_episodes, same_episode
 from diamond_attention.reports.paper import paper_number
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.settings import Settings, flat, to_json
+from diamond_attention.runs.settings import Settings, described_as, flat, to_json, with_method
 from diamond_attention.worlds.contract import Scoring, TeamSize, World
 
 
@@ -100,7 +99,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             for way, rows in chosen.items():
                 played[way][run.seed] = rows
         failed = {run.seed for run in members if run.failure is not None}
-        world, policy = settings.world, described(settings.policy)
+        world, policy = settings.world, described_as(settings)
         scoring = world.scoring
         sizes = [TeamSize(int(s.agents), int(s.tasks)) for s in settings.sizes]
         for way, by_seed in played.items():
@@ -147,7 +146,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     commit=_shared(members, "commit"),
                     device=_shared(members, "device"),
                     chance=None if scoring.chance is None else scoring.chance(*way.size),
-                    paper=paper_number(world.name, policy.key, sizes, way) if settings.method.name == "ppo" else None,
+                    paper=paper_number(world.name, policy.key, sizes, way),
                     place=policy.place,
                     scoring=scoring,
                 )
@@ -191,10 +190,10 @@ OWN_COLUMNS = ("agents", "tasks", "method", "policy.kind", "policy.mask", "world
 
 
 def _usual(preset: str, settings: Settings) -> Settings:
-    """The preset; where the run has another method or kind of policy, with that one's defaults."""
+    """The preset; where the run has another method or kind of policy, as `--method` and `--policy.kind` begin."""
     usual = PRESETS[preset][1]
     if settings.method.name != usual.method.name:
-        usual = dataclasses.replace(usual, method=type(settings.method)())
+        usual = with_method(usual, settings.method.name)
     if settings.policy.kind != usual.policy.kind:
         usual = dataclasses.replace(usual, policy=type(settings.policy)())
     return usual
@@ -300,7 +299,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, *line.tags, line.overrides]))
-        by = "" if line.method == "ppo" else f", {line.method}"
+        by = "" if line.method in ("ppo", line.mask) else f", {line.method}"
         pairs[(line.policy + by, name, line.trained_on, line.played_at, line.simulator)][line.play] = line
     rows = []
     for (policy, name, trained_on, played_at, simulator), by_play in pairs.items():

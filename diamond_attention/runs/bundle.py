@@ -72,6 +72,7 @@ def bundle_files(run: Run, at: PolicyAt, environment: dict[str, Any]) -> dict[st
         "task_features": features_of(world.task_features, interface.task_features),
         "action": {"kind": action_name, **dataclasses.asdict(action)},
         "largest_team": {"agents": interface.max_agents, "tasks": interface.max_tasks},
+        "sees_peers": interface.sees_peers,
         "rank_hold": settings.rank_hold,
         "step": at.step,
         "update": at.update,
@@ -218,7 +219,9 @@ def _interface(file: Path, values: dict[str, Any]) -> Interface:
     sizes: list[Any] = [team.get("agents"), team.get("tasks")]
     if not all(isinstance(size, int) and 1 <= size <= MOST for size in [*sizes, len(agents) or 1, len(tasks) or 1]):
         raise CheckpointError(f"{file} names a team that no policy plays: {team}.")
-    return Interface(len(agents), len(tasks), dataclass_from_json(ACTION_KINDS[kind], action, "action"), *sizes)
+    answers = dataclass_from_json(ACTION_KINDS[kind], action, "action")
+    sees_peers = values.get("sees_peers") is not False
+    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], sees_peers)
 
 
 def _policy_from(

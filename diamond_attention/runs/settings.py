@@ -17,9 +17,10 @@ import tyro
 
 from diamond_attention.errors import LONGEST_SHOWN, UserError, shown
 from diamond_attention.learning.ppo_settings import PpoSettings
-from diamond_attention.learning.registry import METHODS
+from diamond_attention.learning.registry import METHODS, settings_like
 from diamond_attention.policies.diamond_settings import DiamondSettings
-from diamond_attention.policies.registry import POLICIES
+from diamond_attention.policies.kind import Described
+from diamond_attention.policies.registry import POLICIES, described
 from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.sizes import PADDING, SAME, padded, team_sizes
@@ -111,6 +112,20 @@ def _also_by_the_methods_name(init: Callable[..., None]) -> Callable[..., None]:
 
 
 Settings.__init__ = _also_by_the_methods_name(Settings.__init__)  # type: ignore[method-assign]
+
+
+def described_as(settings: Settings) -> Described:
+    """What readers call what is learned: the method, where that has a name for its own policy, or the policy."""
+    method = METHODS[settings.method.name]
+    if method.described is not None and settings.policy.kind == method.policy.kind:
+        return method.described
+    return described(settings.policy)
+
+
+def with_method(settings: Settings, name: str) -> Settings:
+    """The same run by another method, with that one's own policy."""
+    method = METHODS[name]
+    return dataclasses.replace(settings, method=settings_like(method, settings.method), policy=method.policy)
 
 
 def described_world(world: World) -> dict[str, Any]:

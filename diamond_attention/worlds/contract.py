@@ -85,6 +85,8 @@ class World(Protocol):
     agent_features: ClassVar[tuple[Feature, ...]] = ()
     """What the columns of a view's agents are, in order; numbered where nothing is said."""
     task_features: ClassVar[tuple[Feature, ...]] = ()
+    sees_peers: ClassVar[bool] = True
+    """False where what an agent sees of its peers is always the same: a flat observation then leaves them out."""
 
     @property
     def max_agents(self) -> int: ...

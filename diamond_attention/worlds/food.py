@@ -24,7 +24,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
-from diamond_attention.worlds.contract import Padding, Scoring, TeamSize, Transition, World
+from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
 from diamond_attention.worlds.particles import Length, Particles, Physics
 
 Worth = Annotated[float, Between(-1_000_000, 1_000_000)]
@@ -52,6 +52,8 @@ class Food(World):
     """How many times a collision counts while learning. Scores count it once."""
     half_width: Length = 1.0
     """Agents start, and food grows, uniformly on the square from −half_width to half_width; there are no walls."""
+    mark_viewer: bool = True
+    """Whether a last feature of every agent says which row is the viewer's. False: views as the paper has them."""
     max_agents: Padding = 4
     max_tasks: Padding = 4
 
@@ -66,7 +68,6 @@ class Food(World):
             "collisions": "ordered pairs of overlapping agents, summed over an episode's steps",
         },
     )
-    agent_features = particles.AGENT_FEATURES
     task_features = particles.TASK_FEATURES
     time_limit = 400
 
@@ -77,6 +78,10 @@ class Food(World):
                 f"world.half_width is {self.half_width}; it must be above {2 * self.collection_distance:g}, twice "
                 "the distance at which food is collected, or food could find no place to grow again."
             )
+
+    @property
+    def agent_features(self) -> tuple[Feature, ...]:  # type: ignore[override]
+        return particles.agent_features(self.mark_viewer)
 
     @property
     def action_kind(self) -> ActionKind:
@@ -143,7 +148,7 @@ class Food(World):
         return jnp.where(collected[:, None], place, foods)
 
     def views(self, state: Particles, ranks: Float32[Array, " agent"]) -> AgentView:
-        return particles.views(state, ranks)
+        return particles.views(state, ranks, self.mark_viewer)
 
     def team_view(self, state: Particles) -> TeamView:
         return particles.team_view(state)

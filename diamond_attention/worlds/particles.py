@@ -210,7 +210,11 @@ def advance(physics: Physics, particles: Particles, actions: Float[Array, "agent
 # --- seeing ---------------------------------------------------------------------------------------
 
 
-def views(particles: Particles, ranks: Float32[Array, " agent"]) -> AgentView:
+def agent_features(mark_viewer: bool) -> tuple[Feature, ...]:
+    return AGENT_FEATURES if mark_viewer else AGENT_FEATURES[:-1]
+
+
+def views(particles: Particles, ranks: Float32[Array, " agent"], mark_viewer: bool = True) -> AgentView:
     """What every agent sees: agents as (x, y, vx, vy, is it the viewer), tasks as (x, y).
 
     The viewer's own row is in the world's frame; its peers and the tasks are relative to it, velocities too. No view
@@ -220,8 +224,9 @@ def views(particles: Particles, ranks: Float32[Array, " agent"]) -> AgentView:
     listed = as_each_viewer_lists(jnp.concatenate([particles.positions, particles.velocities], axis=-1))
     present = as_each_viewer_lists(particles.agent_present)
     own = listed[:, :1]
-    is_viewer = jnp.zeros((*listed.shape[:2], 1)).at[:, 0].set(1.0)
-    agents = jnp.concatenate([jnp.concatenate([own, listed[:, 1:] - own], axis=1), is_viewer], axis=-1)
+    agents = jnp.concatenate([own, listed[:, 1:] - own], axis=1)
+    if mark_viewer:
+        agents = jnp.concatenate([agents, jnp.zeros((*listed.shape[:2], 1)).at[:, 0].set(1.0)], axis=-1)
     tasks = particles.tasks[None] - particles.positions[:, None]
     task_present = jnp.broadcast_to(particles.task_present, tasks.shape[:2])
     return AgentView(

@@ -16,7 +16,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
-from diamond_attention.worlds.contract import Padding, Scoring, TeamSize, Transition, World
+from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
 from diamond_attention.worlds.particles import Length, Particles, Physics
 
 
@@ -30,6 +30,8 @@ class Spread(World):
     """Lost each step for every ordered pair of overlapping agents, so twice for two agents in contact."""
     half_width: Length = 1.0
     """Agents and landmarks start uniformly on the square from −half_width to half_width; there are no walls."""
+    mark_viewer: bool = True
+    """Whether a last feature of every agent says which row is the viewer's. False: views as the paper has them."""
     max_agents: Padding = 4
     max_tasks: Padding = 4
 
@@ -44,12 +46,15 @@ class Spread(World):
             "covered": "the share of landmarks under an agent, summed likewise",
         },
     )
-    agent_features = particles.AGENT_FEATURES
     task_features = particles.TASK_FEATURES
     time_limit = 400
 
     def __post_init__(self) -> None:
         check_ranges(self, "world.")
+
+    @property
+    def agent_features(self) -> tuple[Feature, ...]:  # type: ignore[override]
+        return particles.agent_features(self.mark_viewer)
 
     @property
     def action_kind(self) -> ActionKind:
@@ -87,7 +92,7 @@ class Spread(World):
         return reward, jnp.asarray(False), {"distance": distance, "collisions": collisions, "covered": covered}
 
     def views(self, state: Particles, ranks: Float32[Array, " agent"]) -> AgentView:
-        return particles.views(state, ranks)
+        return particles.views(state, ranks, self.mark_viewer)
 
     def team_view(self, state: Particles) -> TeamView:
         return particles.team_view(state)

@@ -54,6 +54,7 @@ class Xor(World):
         for frequency in ACTION_FREQUENCIES
     )
     time_limit = 1
+    sees_peers = False
 
     def __post_init__(self) -> None:
         check_ranges(self, "world.")
