@@ -13,17 +13,13 @@ Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed 
 stopped by Ctrl-C or SIGTERM with everything saved.
 """
 
-import _thread
 import json
 import os
 import signal
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -48,7 +44,7 @@ from diamond_attention.command_words import (
     _suggestion,
     _without_extensions,
 )
-from diamond_attention.errors import Notice, UserError, printable, shown
+from diamond_attention.errors import Notice, UserError, shown
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.environment import describe_environment
@@ -59,6 +55,7 @@ from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
 from diamond_attention.runs.settings import described_as, flat, to_json
 from diamond_attention.runs.sizes import parse_sizes, team_sizes
+from diamond_attention.terminal import interrupts_heard, show_warning, tell, unheard
 from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
 
@@ -310,7 +307,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        status = status or _unheard(error)
+        status = status or unheard(error)
     sys.exit(status)
 
 
@@ -331,21 +328,21 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         with warnings.catch_warnings(), interrupts_heard():
             warnings.simplefilter("always", Notice)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = show_warning  # type: ignore[assignment]
             arguments = _without_extensions(arguments)
             name = arguments[0] if arguments else ""
             if name not in COMMANDS:
                 raise UserError(f"there is no command {name!r}{_suggestion(name, COMMANDS)}")
             return COMMANDS[name](arguments[1:])
     except UserError as error:
-        _tell(error)
+        tell(error)
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except OSError as error:
         if error.filename is None:
-            return _unheard(error)
-        _tell(f"{error.filename}: {error.strerror}.")  # a name that is too long, a folder nobody may look into
+            return unheard(error)
+        tell(f"{error.filename}: {error.strerror}.")  # a name that is too long, a folder nobody may look into
         return 2
     except Exception as error:
         from diamond_attention.runs.train import Interrupted
@@ -353,60 +350,9 @@ def run_command(arguments: Sequence[str]) -> int:
         if isinstance(error, Interrupted):
             return 128 + error.signal_number
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
-            _tell("the device ran out of memory; use smaller teams or fewer seeds at once.")
+            tell("the device ran out of memory; use smaller teams or fewer seeds at once.")
             return 2
         raise
-
-
-LONGEST = 300
-"""Characters of what a person is told; a long name is cut in its middle."""
-
-
-def _tell(sentence: object) -> None:
-    text = "diamond: " + printable(" ".join(str(sentence).split()))
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 3 :]}"
-    print(text, file=sys.stderr, flush=True)
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
-    if issubclass(category, Notice):
-        _tell(message)
-    else:
-        sys.stderr.write(warnings.formatwarning(message, category, *where[:2]))
-
-
-def _unheard(error: OSError) -> int:
-    """What was printed went nowhere: the reader, such as `head`, had seen enough, or the disk behind it is full."""
-    # So that Python does not try once more, and complain, when it ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError):
-        return 0
-    _tell(f"what was printed could not be written ({error.strerror}).")
-    return 2
-
-
-@contextmanager
-def interrupts_heard() -> Iterator[None]:
-    """Ctrl-C ends a command wherever it falls.
-
-    JAX runs Python code of its own while Python collects garbage; a KeyboardInterrupt that is raised there is
-    dropped. Python tells `sys.unraisablehook` of it, and it is sent again.
-    """
-    before = sys.unraisablehook
-
-    def hear(dropped: Any) -> None:
-        if dropped.exc_type is KeyboardInterrupt:
-            # From another thread, a moment later: here it would be dropped again.
-            threading.Timer(0.02, _thread.interrupt_main).start()
-        else:
-            before(dropped)
-
-    sys.unraisablehook = hear
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
 
 
 # --- What was named -------------------------------------------------------------------------------

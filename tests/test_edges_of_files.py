@@ -23,7 +23,7 @@ from jaxtyping import Array
 from test_crash_points import SETTINGS, Stop, StoppingProgress, contents
 from test_mutated_files import ran
 
-from diamond_attention.command_line import interrupts_heard, run_command
+from diamond_attention.command_line import run_command
 from diamond_attention.errors import Notice, UserError, printable
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.policies.diamond_settings import DiamondSettings
@@ -36,6 +36,7 @@ from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.rows import append_rows, read_rows
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train
+from diamond_attention.terminal import interrupts_heard
 from diamond_attention.worlds.contract import TeamSize, Transition, World
 from diamond_attention.worlds.xor import Xor, XorState
 

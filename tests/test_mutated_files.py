@@ -19,9 +19,10 @@ import safetensors.numpy
 from test_crash_points import ALL_POINTS, SETTINGS, Stop, StoppingProgress, contents
 
 import diamond_attention.runs.folder as folder_module
-from diamond_attention.command_line import LONGEST, run_command
+from diamond_attention.command_line import run_command
 from diamond_attention.runs.files import json_bytes
 from diamond_attention.runs.train import resume, train
+from diamond_attention.terminal import LONGEST
 
 MUTATIONS = 1000
 SEED = 0

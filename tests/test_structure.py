@@ -41,6 +41,7 @@ ROOMS = [
     "command_options",
     "refusals",
     "command_words",
+    "terminal",
     "command_line",
 ]
 PLACE = {name: place for place, name in enumerate(ROOMS)}
@@ -272,7 +273,7 @@ WRITING = re.compile(
 DOORS = {
     "runs/files.py": "the door",
     "runs/locks.py": "a lock is a file that must not be renamed",
-    "command_line.py": "standard output, once nobody reads it",
+    "terminal.py": "standard output, once nobody reads it",
     "worlds/smaclite/trace_file.py": "opens only to read, and without waiting for somebody who writes",
 }
 
