@@ -30,7 +30,8 @@ from diamond_attention.runs.checkpoint import (
     save_checkpoint,
 )
 from diamond_attention.runs.files import LARGEST_JSON, json_bytes
-from diamond_attention.runs.folder import create_group, open_run
+from diamond_attention.runs.folder import open_run
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.settings import Settings
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from unreliable_disk import Killed, UnreliableDisk
 
-import diamond_attention.runs.folder as folder_module
+import diamond_attention.runs.group as group_module
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
 from diamond_attention.learning.ppo_settings import PpoSettings
@@ -54,7 +54,7 @@ class Scenario(NamedTuple):
 def same_environment():
     """The time at which a run began is the one thing that two equal runs do not share."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder_module, "describe_environment", lambda: {"command": ["diamond"]})
+        patch.setattr(group_module, "describe_environment", lambda: {"command": ["diamond"]})
         yield
 
 

@@ -30,7 +30,8 @@ from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.tables import table_lines
 from diamond_attention.runs.bundle import export_policy
 from diamond_attention.runs.files import json_bytes, read_file, read_json, write_file, write_folder
-from diamond_attention.runs.folder import LOCK, exclusive, find_runs, open_run, own_copy
+from diamond_attention.runs.folder import find_runs, open_run, own_copy
+from diamond_attention.runs.group import LOCK, exclusive
 from diamond_attention.runs.locks import is_locked, locked
 from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.rows import append_rows, read_rows

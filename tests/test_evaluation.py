@@ -24,7 +24,8 @@ from diamond_attention.policies.registry import POLICIES
 from diamond_attention.reports import tables
 from diamond_attention.runs import presets
 from diamond_attention.runs.bundle import load_policy
-from diamond_attention.runs.folder import create_group, open_run
+from diamond_attention.runs.folder import open_run
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.sizes import padded

@@ -23,7 +23,8 @@ from diamond_attention.reports.scenes import TokenScene, scene_of
 from diamond_attention.runs.assemble import begin_learning
 from diamond_attention.runs.checkpoint import save_checkpoint
 from diamond_attention.runs.files import json_bytes
-from diamond_attention.runs.folder import create_group, find_runs, open_run
+from diamond_attention.runs.folder import find_runs, open_run
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.rows import append_rows
 from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.contract import TeamSize

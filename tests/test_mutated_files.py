@@ -18,7 +18,7 @@ import pytest
 import safetensors.numpy
 from test_crash_points import ALL_POINTS, SETTINGS, Stop, StoppingProgress, contents
 
-import diamond_attention.runs.folder as folder_module
+import diamond_attention.runs.group as group_module
 from diamond_attention.command_line import run_command
 from diamond_attention.runs.files import json_bytes
 from diamond_attention.runs.train import resume, train
@@ -177,7 +177,7 @@ def group(tmp_path_factory) -> Path:
     """A group broken off half-way, evaluated; one of its seeds says how it ended."""
     place = tmp_path_factory.mktemp("mutated")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder_module, "describe_environment", lambda: {"command": ["diamond"]})
+        patch.setattr(group_module, "describe_environment", lambda: {"command": ["diamond"]})
         with pytest.raises(Stop):
             train(SETTINGS, (0, 1), place / "group", progress=StoppingProgress())
     assert ran(place, COMMANDS["evaluate"])[0] == 0

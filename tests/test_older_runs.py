@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from diamond_attention import PolicySettings, TeamSize, evaluate, export_policy, find_runs, load_policy, open_run
 from diamond_attention.command_line import run_command
-from diamond_attention.runs.folder import create_group
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.settings import FORMAT
 from diamond_attention.runs.train import resume
 

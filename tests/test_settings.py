@@ -21,7 +21,8 @@ from diamond_attention.policies.diamond_settings import DiamondSettings, MaskKin
 from diamond_attention.runs.assemble import shape_of_learner
 from diamond_attention.runs.checkpoint import save_checkpoint
 from diamond_attention.runs.files import json_bytes
-from diamond_attention.runs.folder import create_group, open_run
+from diamond_attention.runs.folder import open_run
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.seeds import parse_seeds
 from diamond_attention.runs.settings import FORMAT, Settings, from_json, to_json
@@ -658,7 +659,7 @@ def test_a_run_on_a_world_of_ones_own_keeps_that_worlds_settings(tmp_path):
         reach: float = 0.1
         name = "own"
 
-    (run,) = folder.create_group(tmp_path / "group", "", Settings(world=Own(reach=0.5)), [0], overwrite=False)
+    (run,) = create_group(tmp_path / "group", "", Settings(world=Own(reach=0.5)), [0], overwrite=False)
     (opened,) = folder.find_runs([str(tmp_path / "group")], world=Own())
     assert opened.settings.world == Own(reach=0.5)
     assert opened == run

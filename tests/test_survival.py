@@ -31,7 +31,8 @@ from diamond_attention.learning.seeds import advance_seeds, split_seeds, stack_s
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.tables import table_lines
 from diamond_attention.runs.assemble import begin_learning, build_learner
-from diamond_attention.runs.folder import exclusive, find_runs, open_run
+from diamond_attention.runs.folder import find_runs, open_run
+from diamond_attention.runs.group import exclusive
 from diamond_attention.runs.metrics import TIMING_COLUMNS
 from diamond_attention.runs.restore import load_run, sources_of, with_weights_of
 from diamond_attention.runs.rows import read_rows
@@ -526,7 +527,7 @@ def test_two_processes_cannot_train_one_group(broken_off):
 
 def test_a_lock_does_not_outlive_the_process_that_held_it(tmp_path):
     hold = (
-        "import sys, time; from pathlib import Path; from diamond_attention.runs.folder import exclusive\n"
+        "import sys, time; from pathlib import Path; from diamond_attention.runs.group import exclusive\n"
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -17,7 +17,8 @@ from diamond_attention.policies.registry import POLICIES, described
 from diamond_attention.ranges import Between, check_number
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.bundle import load_policy
-from diamond_attention.runs.folder import Run, is_training, own_copy
+from diamond_attention.runs.folder import Run, own_copy
+from diamond_attention.runs.group import is_training
 from diamond_attention.runs.memory import check_play_fits
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.rows import append_rows, check_columns

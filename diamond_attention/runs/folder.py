@@ -13,29 +13,15 @@ runs/xor/                       a group: seeds that train in one program
 An exported policy is a folder with a policy bundle alone, and counts as a run that can be played and started from.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from diamond_attention.errors import UserError
-from diamond_attention.runs.checkpoint import FILES, step_folders
-from diamond_attention.runs.environment import describe_environment
-from diamond_attention.runs.files import (
-    is_there,
-    json_bytes,
-    make_folders,
-    move,
-    read_file,
-    read_json,
-    remove,
-    remove_if_empty,
-    unfinished,
-    write_folder,
-)
-from diamond_attention.runs.locks import is_locked, locked
+from diamond_attention.runs.checkpoint import step_folders
+from diamond_attention.runs.files import is_there, make_folders, read_file, read_json, write_folder
+from diamond_attention.runs.locks import locked
 from diamond_attention.runs.seeds import is_seed
 from diamond_attention.runs.settings import FORMAT, MIGRATIONS, Settings, from_json, to_json
 from diamond_attention.worlds.contract import World
@@ -45,13 +31,6 @@ UNPACKED = Path("runs/shipped")
 LARGEST_SHIPPED = 1 << 24
 BUNDLE_FORMAT = 2
 """Of policy.json; 2 is 1 with a checksum."""
-LOCK = ".lock"
-NEW_GROUP = ".new_group"
-OURS = re.compile(
-    r"(\.unfinished\.)?(settings|environment|finished|failed)\.json|policy\.(json|safetensors)|\.(episodes\.csv\.)?lock"
-    r"|(\.unfinished\.)?(metrics|episodes)\.csv|(metrics\.csv|\w+\.json)\.partial|events\.out\.tfevents\..*"
-)
-"""The files of a run. What is not named here belongs to somebody else and is never removed."""
 
 
 @dataclass(frozen=True)
@@ -118,112 +97,6 @@ def describe_run(run: Run) -> dict[str, Any]:
     }
 
 
-# --- Creating -------------------------------------------------------------------------------------
-
-
-def check_free(folder: Path, overwrite: bool) -> None:
-    """Raises UserError unless a group may be put here. Nothing is touched."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out is {folder}, which is a file; name a folder.")
-    if _is_run(folder):
-        raise UserError(f"--out is {folder}, which is itself a run; name another folder.")
-    present = _seeds_in(folder)
-    if present and not overwrite:
-        raise UserError(
-            f"{folder} already holds {len(present)} run(s); name another --out, continue with "
-            f"`diamond resume {folder}`, or replace them with --overwrite."
-        )
-    for path in present:
-        strange = path if path.is_symlink() or not path.is_dir() else _stranger_in(path)
-        if strange is not None:
-            raise UserError(f"{strange} is not ours, so nothing is overwritten; move it away or name another --out.")
-
-
-def create_group(
-    folder: Path,
-    preset: str,
-    settings: Settings,
-    seeds: Sequence[int],
-    overwrite: bool,
-    started_from: str | None = None,
-    first_checkpoint: Callable[[Run, dict[str, Any]], Mapping[str, bytes]] = lambda run, environment: {},
-) -> list[Run]:
-    """A folder for each seed, all by one rename (see `settle`). What is already there stays, unless `overwrite`."""
-    settle(folder)
-    check_free(folder, overwrite)
-    runs = [Run(folder / f"seed_{seed}", preset, seed, tuple(seeds), settings, started_from) for seed in seeds]
-    environment = describe_environment()
-    files: dict[str, bytes] = {}
-    for run in runs:
-        own = {"settings.json": json_bytes(describe_run(run)), "environment.json": json_bytes(environment)}
-        own |= {f"checkpoints/step_0/{name}": data for name, data in first_checkpoint(run, environment).items()}
-        files |= {f"{run.path.name}/{name}": data for name, data in own.items()}
-    write_folder(folder / NEW_GROUP, files)
-    settle(folder)
-    return runs
-
-
-def settle(folder: Path) -> None:
-    """Ends what a process here had begun: a new group that is complete takes the old one's place.
-
-    From the moment it is called .new_group its runs are there, and those before it are gone. It can be cut off
-    anywhere and called again.
-    """
-    new = folder / NEW_GROUP
-    remove(unfinished(new))
-    if new.is_symlink() or not new.is_dir():
-        return
-    coming = _seeds_in(new)
-    if coming:
-        group = {f"seed_{seed}" for seed in read_json(coming[0] / "settings.json").get("group_seeds", ())}
-        for path in _seeds_in(folder):
-            if (new / path.name).exists() or path.name not in group:
-                remove(path)
-        for path in coming:
-            move(path, folder / path.name)
-    remove_if_empty(new)
-
-
-@contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Holds the group's lock, so that two processes never write to one run. Folders made for nothing go again."""
-
-    def busy() -> None:
-        raise UserError(f"{folder} is being trained by another process; wait for it or stop it.")
-
-    made = make_folders(folder)
-    try:
-        with locked(folder / LOCK, busy):
-            yield
-    finally:
-        for each in made:
-            remove_if_empty(each)
-
-
-def is_training(run: Run) -> bool:
-    """Whether another process trains it just now."""
-    return is_locked(run.path.parent / LOCK)
-
-
-def _seeds_in(folder: Path) -> list[Path]:
-    found = folder.glob("seed_*") if folder.is_dir() else ()
-    return sorted((path for path in found if path.name[5:].isdecimal()), key=lambda path: int(path.name[5:]))
-
-
-def _stranger_in(run: Path) -> Path | None:
-    """Something in a run's folder that no version of this package puts there."""
-    for path in sorted(run.iterdir()):
-        if path.name == "checkpoints" and path.is_dir() and not path.is_symlink():
-            for step in sorted(path.iterdir()):
-                ours = re.fullmatch(r"step_\d+(\.partial)?|\.unfinished\.step_\d+", step.name)
-                names = {each.name for each in step.iterdir()} if step.is_dir() else {""}
-                if not ours or step.is_symlink() or not names <= FILES:
-                    return step
-        elif not OURS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
-            return path
-    return None
-
-
 # --- Opening --------------------------------------------------------------------------------------
 
 
@@ -283,10 +156,10 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
     runs = []
     for path in map(Path, paths):
         path = _found(path)
-        if _is_run(path):
+        if is_run(path):
             runs.append(open_run(path, world))
             continue
-        members = [member for member in _seeds_in(path) if _is_run(member)]
+        members = [member for member in seeds_in(path) if is_run(member)]
         for member in members:
             if member.is_symlink():
                 raise UserError(f"{member} is a link, and a group holds none; name the folder it points to.")
@@ -299,25 +172,31 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
     return runs
 
 
+def is_run(folder: Path) -> bool:
+    return (folder / "settings.json").exists() or (folder / "policy.json").exists()
+
+
+def seeds_in(folder: Path) -> list[Path]:
+    """What has the name of a seed's folder, in order of seed."""
+    found = folder.glob("seed_*") if folder.is_dir() else ()
+    return sorted((path for path in found if path.name[5:].isdecimal()), key=lambda path: int(path.name[5:]))
+
+
 def group_folder(path: Path) -> Path:
     """Of a run, or of the folder of its group."""
     path = _found(path)
     if not path.is_dir():
         raise UserError(f"{path} holds no run; name a run folder, or a folder of seeds.")
     if (path / "policy.json").exists():
-        raise UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
-    return path.parent if _is_run(path) else path
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "settings.json").exists() or (folder / "policy.json").exists()
+        raise _cannot_be_resumed(path)
+    return path.parent if is_run(path) else path
 
 
 def open_group(path: Path, world: World | None = None) -> list[Run]:
     """All runs that train together with the one named."""
     first = find_runs([path], world)[0]
     if first.policy_alone:
-        raise UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
+        raise _cannot_be_resumed(path)
     members = [first.path.parent / f"seed_{seed}" for seed in first.group_seeds]
     missing = [str(member) for member in members if member.is_symlink() or not (member / "settings.json").exists()]
     if missing:
@@ -330,6 +209,10 @@ def open_group(path: Path, world: World | None = None) -> list[Run]:
         if run.settings != first.settings:
             raise UserError(f"{run.path} and {first.path} trained together but their settings.json differ.")
     return runs
+
+
+def _cannot_be_resumed(path: Path) -> UserError:
+    return UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
 
 
 # --- Shipped policies -----------------------------------------------------------------------------

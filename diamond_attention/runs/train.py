@@ -31,7 +31,8 @@ from diamond_attention.runs.assemble import begin_learning, build_learner, metho
 from diamond_attention.runs.bundle import PolicyAt, bundle_files
 from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
 from diamond_attention.runs.files import DiskError, write_json
-from diamond_attention.runs.folder import Run, check_free, create_group, exclusive, group_folder, open_group, settle
+from diamond_attention.runs.folder import Run, group_folder, open_group
+from diamond_attention.runs.group import check_free, create_group, exclusive, settle
 from diamond_attention.runs.memory import check_training_fits, large_settings
 from diamond_attention.runs.metrics import Metrics
 from diamond_attention.runs.progress import Progress, Quiet
