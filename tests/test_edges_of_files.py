@@ -621,7 +621,7 @@ def test_a_checksum_is_of_the_values_not_of_their_spelling(tmp_path):
     (tmp_path / "file.json").write_bytes(json_bytes({"format": 2, "b": [1, 2.5], "a": {"π": None}}))
     values = json.loads((tmp_path / "file.json").read_text())
     (tmp_path / "file.json").write_text(json.dumps(dict(reversed(values.items()))))
-    assert read_json(tmp_path / "file.json", sealed=(2, 2)) == {"format": 2, "b": [1, 2.5], "a": {"π": None}}
+    assert read_json(tmp_path / "file.json", sealed=range(2, 3)) == {"format": 2, "b": [1, 2.5], "a": {"π": None}}
     (tmp_path / "file.json").write_text(json.dumps({**values, "b": [1, 2.6]}))
     with pytest.raises(UserError, match="its checksum differs"):
         read_json(tmp_path / "file.json")

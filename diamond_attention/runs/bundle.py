@@ -29,7 +29,7 @@ from diamond_attention.runs.checkpoint import (
     step_folders,
 )
 from diamond_attention.runs.files import is_there, json_bytes, read_json, write_folder
-from diamond_attention.runs.folder import BUNDLE_FORMAT, Run, describe_run, open_run
+from diamond_attention.runs.folder import BUNDLE_FORMAT, SEALED_BUNDLES, Run, describe_run, open_run
 from diamond_attention.runs.settings import dataclass_from_json
 from diamond_attention.worlds.contract import Feature
 
@@ -184,7 +184,7 @@ def _read_checkpoint(path: Path, run: Run, played: KindSettings) -> PolicyAt:
 def _read_bundle(folder: Path, run: Run, played: KindSettings) -> PolicyAt:
     file = folder / "policy.json"
     try:
-        values = read_json(file, sealed=(2, BUNDLE_FORMAT))
+        values = read_json(file, sealed=SEALED_BUNDLES)
         wanted = {"format": int, "step": int, "update": int, "sha256": str, "kind": str, "action": dict}
         if any(type(values.get(name)) is not kind for name, kind in wanted.items()):
             raise CheckpointError(f"{file} does not describe a policy.")

@@ -123,7 +123,7 @@ def read_info(path: Path) -> CheckpointInfo:
 def read_description(path: Path) -> dict[str, Any]:
     file = path / "state.json"
     try:
-        values = read_json(file, sealed=(2, FORMAT))
+        values = read_json(file, sealed=range(2, FORMAT + 1))
     except UserError as error:
         raise CheckpointError(str(error)) from None
     wanted = {"format": int, "step": int, "update": int, "sha256": str}

@@ -237,22 +237,22 @@ def read_file(path: Path, most: int) -> bytes:
         os.close(file)
 
 
-def read_json(path: Path, sealed: tuple[int, int] | None = None) -> dict[str, Any]:
-    """The values of a JSON file. `sealed`: the first and the last format that must have a checksum.
+def read_json(path: Path, sealed: range | None = None) -> dict[str, Any]:
+    """The values of a JSON file. `sealed`: the formats that must have a checksum.
 
-    Earlier ones have none, and what a later version's file must be like, this one cannot know.
+    Earlier ones need none, and what a later version's file must be like, this one cannot know.
     """
     try:
         values = json.loads(read_file(path, LARGEST_JSON))
-        found = checksum(values) if isinstance(values, dict) else ""
+        expected = checksum(values) if isinstance(values, dict) else ""
     except (ValueError, RecursionError):
         raise UserError(f"{path} cannot be read as JSON.") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} does not hold what it should.")
-    version, (first, last) = values.get("format"), sealed or (1, 0)
-    later = isinstance(version, int) and last and version > last
-    must = isinstance(version, int) and first <= version <= last
-    if not later and (must or CHECKSUM in values) and values.get(CHECKSUM) != found:
+    version, must_match = values.get("format"), CHECKSUM in values
+    if sealed is not None and isinstance(version, int) and version >= sealed.start:
+        must_match = version in sealed
+    if must_match and values.get(CHECKSUM) != expected:
         raise UserError(f"{path} was changed after it was written: its checksum differs; put it back as it was.")
     return {name: _printable(value) for name, value in values.items() if name != CHECKSUM}
 

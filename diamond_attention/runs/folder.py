@@ -31,6 +31,7 @@ UNPACKED = Path("runs/shipped")
 LARGEST_SHIPPED = 1 << 24
 BUNDLE_FORMAT = 2
 """Of policy.json; 2 is 1 with a checksum."""
+SEALED_BUNDLES = range(2, BUNDLE_FORMAT + 1)
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,14 @@ def open_run(path: Path | str, world: World | None = None) -> Run:
     _check_no_links(folder)
     if (folder / "policy.json").exists():
         file = folder / "policy.json"
-        described = read_json(file, sealed=(2, BUNDLE_FORMAT)).get("trained")
+        described = read_json(file, sealed=SEALED_BUNDLES).get("trained")
         if not isinstance(described, dict):
             raise UserError(f"{file} does not say what its policy was trained on.")
         return _run_of(file, described, folder, world, policy_alone=True)
     file = folder / "settings.json"
     if not file.exists():
         raise UserError(f"{folder} is not a run: it has no settings.json.")
-    values = read_json(file, sealed=(3, FORMAT))
+    values = read_json(file, sealed=range(3, FORMAT + 1))
     return _run_of(file, values, folder, world, policy_alone=values.get("policy_alone") is True)
 
 
