@@ -19,6 +19,7 @@ PACKAGE = ROOT / "diamond_attention"
 # One straight line of rooms. A module may import from its own room and from rooms before it.
 ROOMS = [
     "errors",
+    "plain_file",
     "ranges",
     "actions",
     "view",
@@ -274,7 +275,7 @@ DOORS = {
     "runs/files.py": "the door",
     "runs/locks.py": "a lock is a file that must not be renamed",
     "terminal.py": "standard output, once nobody reads it",
-    "worlds/smaclite/trace_file.py": "opens only to read, and without waiting for somebody who writes",
+    "plain_file.py": "opens only to read, and without waiting for somebody who writes",
 }
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from diamond_attention.errors import UserError, printable
+from diamond_attention.plain_file import NotPlainError, TooLargeError, read_plain_file
 
 LARGEST_JSON = 1 << 20
 UNFINISHED = ".unfinished."
@@ -218,23 +219,15 @@ def is_there(path: Path) -> bool:
 def read_file(path: Path, most: int) -> bytes:
     """A plain file of at most so many bytes. A link, a pipe or a device is refused before a byte is waited for."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_plain_file(path, most, follow_links=False)
+    except NotPlainError:
+        raise UserError(f"{path} is not a plain file.") from None
+    except TooLargeError as error:
+        raise UserError(f"{path} has {error.size:,} bytes where it can have {most:,}; it is not ours.") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UserError(f"{path} is a link; a run holds plain files, so copy what it points to.") from None
         raise UserError(f"{path} cannot be read ({error.strerror}).") from None
-    try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{path} is not a plain file.")
-        if status.st_size > most:
-            raise UserError(f"{path} has {status.st_size:,} bytes where it can have {most:,}; it is not ours.")
-        with os.fdopen(file, "rb", closefd=False) as opened:
-            return opened.read(most)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
-    finally:
-        os.close(file)
 
 
 def read_json(path: Path, sealed: range | None = None) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 import io
 import math
-import os
-import stat
 import struct
 import tokenize
 import zipfile
@@ -14,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from diamond_attention.errors import UserError
+from diamond_attention.plain_file import NotPlainError, TooLargeError, read_plain_file
 
 LARGEST_FILE = 16 * 2**20
 """Bytes. The largest recording of an episode has a tenth of that."""
@@ -28,26 +27,24 @@ UNREADABLE = (
 
 
 def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
-    """Raises UserError if this is no regular file, no .npz file, or one of a size that no trace has."""
+    """Raises UserError if this is no plain file, no .npz file, or one of a size that no trace has."""
     try:
-        # Without waiting: somebody would have to write into a pipe before it could be opened otherwise.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read_plain_file(path, LARGEST_FILE, follow_links=True)
+    except NotPlainError:
+        raise UserError(f"{path} is not a plain file; name the .npz file of a recorded episode.") from None
+    except TooLargeError as error:
+        raise UserError(
+            f"{path} has {error.size} bytes, and no SMAClite trace has more than {LARGEST_FILE}."
+        ) from None
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
     except (OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise UserError(f"There is no file {path}.") from None
         raise UserError(f"{path} cannot be opened ({getattr(error, 'strerror', error)}).") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise UserError(f"{path} is not a plain file; name the .npz file of a recorded episode.")
-        if found.st_size > LARGEST_FILE:
-            raise UserError(f"{path} has {found.st_size} bytes, and no SMAClite trace has more than {LARGEST_FILE}.")
-        with os.fdopen(descriptor, "rb", closefd=False) as file, zipfile.ZipFile(file) as packed:
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
             return _unpacked(packed, path)
     except UNREADABLE:
         raise UserError(f"{path} is not a SMAClite trace: it holds no description of an episode.") from None
-    finally:
-        os.close(descriptor)
 
 
 def _unpacked(packed: zipfile.ZipFile, path: str | Path) -> dict[str, np.ndarray]:
