@@ -644,7 +644,7 @@ def test_weights_taken_over_survive_a_crash_before_the_first_checkpoint(straight
         raise CutError
 
     with monkeypatch.context() as patched:
-        patched.setattr("diamond_attention.runs.train._train", cut)
+        patched.setattr("diamond_attention.runs.train._training_loop", cut)
         with pytest.raises(CutError):
             train(SETTINGS, SEEDS, tmp_path / "begun", from_run=straight)
     given, _ = load_run(find_runs([straight])[0])

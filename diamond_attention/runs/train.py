@@ -3,7 +3,7 @@
     update                               on the device: `method.update`, see learning/
     → rows → checkpoint                  here
 
-There are no callbacks and no base class; the loop is `_train`. It knows a method only by its contract.
+There are no callbacks and no base class; the loop is `_training_loop`. It knows a method only by its contract.
 """
 
 import math
@@ -80,7 +80,7 @@ def train(
         # A run that begins with another's weights has them from the start: resume never falls back to fresh ones.
         first = {} if sources is None else {"first_checkpoint": first_checkpoint}
         runs = create_group(folder, preset, settings, seeds, overwrite, started_from, **first)
-        return _train(runs, states, done=0, progress=progress or Quiet())
+        return _train_while_there_is_room(runs, states, done=0, progress=progress or Quiet())
 
 
 def resume(path: Path | str, *, world: World | None = None, progress: Progress | None = None) -> list[Run]:
@@ -94,19 +94,21 @@ def resume(path: Path | str, *, world: World | None = None, progress: Progress |
             progress.say(f"{folder} is already finished; there is nothing to resume.")
             return runs
         states, done = newest_common_states(runs, progress)
-        return _train(runs, states, done=done, progress=progress)
+        return _train_while_there_is_room(runs, states, done=done, progress=progress)
 
 
-def _train(runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress) -> list[Run]:
+def _train_while_there_is_room(
+    runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress
+) -> list[Run]:
     try:
-        return _train_on(runs, states, done=done, progress=progress)
+        return _training_loop(runs, states, done=done, progress=progress)
     except DiskError as error:
         again = f"make room and continue with: diamond resume {runs[0].path.parent}"
         raise UserError(f"{error} What was saved before is whole; {again}") from None
 
 
-def _train_on(runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress) -> list[Run]:
-    """The loop. `done` updates are behind it; a seed whose state carries a failure is frozen."""
+def _training_loop(runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress) -> list[Run]:
+    """`done` updates are behind it; a seed whose state carries a failure is frozen."""
     settings = runs[0].settings
     total = settings.total_updates
     steps_per_update = settings.method.steps_per_update
