@@ -76,9 +76,10 @@ def evaluate(
     policy, step = load_policy(run, checkpoint, dropout)
     check_play_fits(world, policy, min(EPISODES_AT_ONCE, len(sizes) * episodes))
     run = own_copy(run)
+    varied = conditions_of(world)  # what some worlds let an evaluation vary, such as the map
+    columns = ["checkpoint", "simulator", "agents", "tasks", *varied, "play", "dropout", "seed", "episode"]
     # A file that rows cannot be added to is found before they are played.
-    columns = [*_which_episode(0, simulator, sizes[0], world, "", "", 0, 0), *sorted(_played_columns(world))]
-    check_columns(run.episodes, columns)
+    check_columns(run.episodes, [*columns, *sorted(_played_columns(world))])
     if is_training(run):
         notice(f"{run.path} is being trained by another process; what it has saved until now is played.")
     # Each training seed plays with randomness of its own: were it shared, policies that do the same would win
@@ -105,33 +106,18 @@ def evaluate(
                 )
                 played_more(len(played_at) * episodes)
         for size, played in zip(sizes, played_at, strict=True):
+            team = int(size.agents), int(size.tasks)
             for episode in range(episodes):
-                which = _which_episode(step, simulator, size, world, way, dropped, seed, episode)
+                cells = (step, simulator, *team, *varied.values(), way, dropped, seed, episode)
+                row = dict(zip(columns, cells, strict=True))
                 # By name, so that both simulators write the same columns.
-                rows.append(which | {name: _cell(played[name][episode]) for name in sorted(played)})
+                rows.append(row | {name: _cell(played[name][episode]) for name in sorted(played)})
     lost = sum(not np.isfinite(row["return"]) for row in rows)
     if lost:
         notice(f"{lost} of {len(rows)} returns of {run.path} are not finite, so their mean is no number.")
     append_rows(run.episodes, rows)
     progress.end(f"played {len(rows):,} episodes of {run.path}")
     return rows
-
-
-def _which_episode(
-    step: int, simulator: str, size: TeamSize, world: World, way: str, dropped: str, seed: int, episode: int
-) -> dict[str, Any]:
-    return {
-        "checkpoint": step,
-        "simulator": simulator,
-        "agents": int(size.agents),
-        "tasks": int(size.tasks),
-        # What some worlds let an evaluation vary, such as the map.
-        **conditions_of(world),
-        "play": way,
-        "dropout": dropped,
-        "seed": seed,
-        "episode": episode,
-    }
 
 
 def _played_columns(world: World) -> list[str]:
