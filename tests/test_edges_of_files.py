@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
+from long_xor import LongXor
 from test_crash_points import SETTINGS, Stop, StoppingProgress, contents
 from test_mutated_files import ran
 
@@ -38,7 +39,7 @@ from diamond_attention.runs.rows import append_rows, read_rows
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train
 from diamond_attention.terminal import interrupts_heard
-from diamond_attention.worlds.contract import TeamSize, Transition, World
+from diamond_attention.worlds.contract import TeamSize, Transition
 from diamond_attention.worlds.xor import Xor, XorState
 
 
@@ -333,31 +334,14 @@ def test_an_older_checkpoint_is_not_used_without_a_word(arguments, group, tmp_pa
     assert "step_16 of group/seed_1 is used, because the newest checkpoint is broken" in complained
 
 
-@dataclass(frozen=True)
-class Bottomless(World):
-    """XOR whose reward is not a number."""
+class Bottomless(Xor):
+    """Its reward is not a number."""
 
-    max_agents: int = 2
-    max_tasks: int = 2
     name = "bottomless"
-    time_limit = 1
-
-    @property
-    def action_kind(self):
-        return Xor(max_agents=self.max_agents, max_tasks=self.max_tasks).action_kind
-
-    def reset(self, key, size: TeamSize) -> XorState:
-        return Xor(max_agents=self.max_agents, max_tasks=self.max_tasks).reset(key, size)
 
     def step(self, state, actions, key) -> Transition:
-        played = Xor(max_agents=self.max_agents, max_tasks=self.max_tasks).step(state, actions, key)
-        return Transition(played.state, jnp.full_like(played.reward, jnp.nan), played.terminated, {})
-
-    def views(self, state, ranks):
-        return Xor(max_agents=self.max_agents, max_tasks=self.max_tasks).views(state, ranks)
-
-    def team_view(self, state):
-        return Xor(max_agents=self.max_agents, max_tasks=self.max_tasks).team_view(state)
+        played = super().step(state, actions, key)
+        return played._replace(reward=jnp.full_like(played.reward, jnp.nan), measures={})
 
 
 def test_returns_that_are_no_numbers_are_told_of(original, tmp_path):
@@ -383,39 +367,22 @@ class CrackState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cracked(World):
-    """XOR in long episodes, with a number in its state that stops being finite unseen."""
+class Cracked(LongXor):
+    """There is a number in its state that stops being finite unseen, or its reward becomes too large."""
 
     kind: str = "state"
-    max_agents: int = 2
-    max_tasks: int = 2
+
     name = "cracked"
-    time_limit = 64
-
-    @property
-    def xor(self) -> Xor:
-        return Xor(max_agents=self.max_agents, max_tasks=self.max_tasks)
-
-    @property
-    def action_kind(self):
-        return self.xor.action_kind
 
     def reset(self, key, size: TeamSize) -> CrackState:
         return CrackState(self.xor.reset(key, size), jnp.zeros((), jnp.int32), jnp.zeros(()))
 
     def step(self, state: CrackState, actions, key) -> Transition:
-        played = self.xor.step(state.game, actions, key)
+        played = super().step(state, actions, key)
         late = state.step >= 4
         crack = jnp.where(late & (self.kind == "state"), jnp.nan, 0.0)
         reward = jnp.where(late & (self.kind == "reward"), 3e38, played.reward)
-        reached = CrackState(state.game, state.step + 1, crack)
-        return Transition(reached, reward, jnp.asarray(False), {"distinct": played.measures["distinct"]})
-
-    def views(self, state: CrackState, ranks):
-        return self.xor.views(state.game, ranks)
-
-    def team_view(self, state: CrackState):
-        return self.xor.team_view(state.game)
+        return played._replace(state=played.state._replace(crack=crack), reward=reward)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +398,7 @@ class Cracked(World):
 )
 def test_nothing_that_is_not_finite_is_kept(kind, changes, every, tmp_path):
     settings = Settings(
-        world=Cracked(kind),
+        world=Cracked(kind=kind),
         policy=DiamondSettings(width=4),
         ppo=replace(SETTINGS.ppo, **changes),
         total_steps=5 * 8,
@@ -477,8 +444,8 @@ def check_the_last_update(settings: Settings, place: Path) -> None:
 # --- At once --------------------------------------------------------------------------------------
 
 
-def in_processes(code: str, number: int, *arguments: object) -> list[subprocess.CompletedProcess]:
-    """The same code in several processes, which begin when all of them are ready."""
+def in_processes(code: str, number: int, *arguments: object) -> None:
+    """The same code in several processes, which begin when all of them are ready, and all end well."""
     waiting = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -497,11 +464,8 @@ def in_processes(code: str, number: int, *arguments: object) -> list[subprocess.
         )
         for i in range(number)
     ]
-    done = []
-    for process in processes:
-        said, complained = process.communicate(timeout=120)
-        done.append(subprocess.CompletedProcess(process.args, process.returncode, said, complained))
-    return done
+    complaints = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * number, complaints
 
 
 def test_rows_added_at_once_are_whole_and_under_one_header(tmp_path):
@@ -511,8 +475,7 @@ def test_rows_added_at_once_are_whole_and_under_one_header(tmp_path):
         "    file = Path(sys.argv[3]) / f'{i}.csv'\n"
         "    append_rows(file, [{'process': sys.argv[1], 'row': row} for row in range(50)])\n"
     )
-    for process in in_processes(code, 3, tmp_path):
-        assert process.returncode == 0, process.stderr
+    in_processes(code, 3, tmp_path)
     assert len(list(tmp_path.iterdir())) == 30
     for file in tmp_path.iterdir():
         lines = file.read_text().splitlines()
@@ -534,8 +497,7 @@ def test_a_shipped_policy_unpacked_at_once_is_unpacked_once(tmp_path):
         "    os.chdir(place)\n"
         "    own_copy(open_run('spread'))\n"
     )
-    for process in in_processes(code, 3, tmp_path):
-        assert process.returncode == 0, process.stderr
+    in_processes(code, 3, tmp_path)
     for place in tmp_path.iterdir():
         assert [path.name for path in (place / "runs" / "shipped").iterdir()] == ["spread"]
 

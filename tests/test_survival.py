@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from jaxtyping import Array, Int
+from long_xor import LongXor
 
 import diamond_attention
 from diamond_attention.errors import UserError
@@ -38,7 +39,7 @@ from diamond_attention.runs.restore import load_run, sources_of, with_weights_of
 from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import Interrupted, resume, train
-from diamond_attention.worlds.contract import TeamSize, Transition, World
+from diamond_attention.worlds.contract import TeamSize, Transition
 from diamond_attention.worlds.xor import Xor, XorState
 
 SEEDS = (0, 1)
@@ -306,51 +307,28 @@ class FateState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fate(World):
-    """XOR in long episodes, one in sixteen of which is doomed: from its seventh step on the reward is NaN."""
-
-    max_agents: int = 2
-    max_tasks: int = 2
+class Fate(LongXor):
+    """One episode in sixteen is doomed: from its seventh step on the reward is NaN."""
 
     name = "fate"
-    time_limit = 64
-
-    @property
-    def xor(self) -> Xor:
-        return Xor(max_agents=self.max_agents, max_tasks=self.max_tasks)
-
-    @property
-    def action_kind(self):
-        return self.xor.action_kind
-
-    def check_size(self, size: TeamSize) -> None:
-        self.xor.check_size(size)
 
     def reset(self, key, size: TeamSize) -> FateState:
         doomed = jax.random.uniform(key) < 1 / 16
         return FateState(self.xor.reset(key, size), jnp.zeros((), jnp.int32), jnp.where(doomed, REWARD, FINE))
 
     def step(self, state: FateState, actions, key) -> Transition:
-        played = self.xor.step(state.game, actions, key)
+        played = super().step(state, actions, key)
         reward = jnp.where(self._broken(state, REWARD), jnp.nan, played.reward)
         # Finite in itself, but its square is not, and so the loss is not.
         reward = jnp.where(self._broken(state, HUGE_REWARD), 1e30, reward)
-        return Transition(
-            state=state._replace(step=state.step + 1),
-            reward=reward,
-            terminated=jnp.asarray(False),
-            measures={"distinct": played.measures["distinct"]},
-        )
+        return played._replace(reward=reward)
 
     def views(self, state: FateState, ranks):
-        views = self.xor.views(state.game, ranks)
+        views = super().views(state, ranks)
         return views._replace(
             tasks=jnp.where(self._broken(state, TASKS), jnp.nan, views.tasks),
             agents=jnp.where(self._broken(state, AGENTS), jnp.inf, views.agents),
         )
-
-    def team_view(self, state: FateState):
-        return self.xor.team_view(state.game)
 
     def _broken(self, state: FateState, what: int):
         return (state.breaks == what) & (state.step >= FIRST_BAD_STEP)
