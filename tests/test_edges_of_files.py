@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import io
 import json
 import os
@@ -323,8 +324,9 @@ def test_best_is_not_what_somebody_wrote_into_a_file(group, tmp_path):
         ["evaluate", "group", "--episodes", "1", "--quiet"],
         ["export", "group", "--to", "exported"],
         ["train", "xor-demo", "--from", "group", "--out", "new", "--quiet", "--seeds", "0,1"],
+        ["figure", "group/seed_1", "--to", "pictures"],
     ],
-    ids=["evaluate", "export", "from"],
+    ids=["evaluate", "export", "from", "figure"],
 )
 def test_an_older_checkpoint_is_not_used_without_a_word(arguments, group, tmp_path):
     for file in ("state.safetensors", "policy.safetensors"):
@@ -611,16 +613,29 @@ def test_a_terminal_without_the_letters_and_a_full_disk_behind_it(tmp_path):
     assert unheard.stderr == "diamond: what was printed could not be written (No space left on device).\n"
 
 
-def test_an_interrupt_that_is_dropped_is_heard_all_the_same():
-    """As in JAX's callback while Python collects garbage: what is raised there goes to sys.unraisablehook."""
-
+def drop_an_interrupt_in_a_finaliser() -> None:
     class Dropping:
         def __del__(self) -> None:
             raise KeyboardInterrupt
 
+    Dropping()
+
+
+def drop_an_interrupt_while_collecting_garbage() -> None:
+    def interrupted(phase: str, info: dict[str, int]) -> None:
+        gc.callbacks.remove(interrupted)  # once, or a second Ctrl-C would end the tests
+        signal.raise_signal(signal.SIGINT)
+
+    gc.callbacks.append(interrupted)
+    gc.collect()
+
+
+@pytest.mark.parametrize("drop", [drop_an_interrupt_in_a_finaliser, drop_an_interrupt_while_collecting_garbage])
+def test_an_interrupt_that_is_dropped_is_heard_all_the_same(drop):
+    """As in JAX's callback while Python collects garbage: what is raised there goes to sys.unraisablehook."""
+
     def drop_and_go_on() -> None:
-        thing = Dropping()
-        del thing
+        drop()
         until = time.monotonic() + 10
         while time.monotonic() < until:
             time.sleep(0.01)
@@ -665,11 +680,12 @@ def test_ctrl_c_ends_an_evaluation_with_nothing_half_written(group, tmp_path):
 def test_a_real_disk_that_is_full(tmp_path):
     """A file system of 200 kB, mounted in a name space of its own where the machine allows that."""
     diamond = f"{sys.executable} -c 'from diamond_attention.command_line import main; main()'"
-    training = "train xor-demo --total-steps 1280000 --checkpoint-every 1 --policy.width 16 --quiet --out group"
+    training = "train xor-demo --total-steps 12800 --checkpoint-every 1 --policy.width 16 --quiet --out group"
     script = (
         f"mount -t tmpfs -o size=200k none $1 && cd $1 && {diamond} {training}; echo status $?; "
         f"mount -o remount,size=100m none $1; {diamond} evaluate group --episodes 1 --quiet; echo then $?; "
-        "ls -A group/seed_0/checkpoints"
+        f"ls -A group/seed_0/checkpoints; {diamond} resume group --quiet; echo resumed $?; "
+        "ls -A group/seed_0/checkpoints group/seed_0"
     )
     own_names = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     command = [*own_names, script, "sh", str(tmp_path)]
@@ -687,6 +703,10 @@ def test_a_real_disk_that_is_full(tmp_path):
     assert "Traceback" not in done.stderr
     assert "then 0" in done.stdout, done
     assert ".unfinished" not in done.stdout
+    before, _, after = done.stdout.partition("resumed 0")
+    assert "step_12800" not in before
+    assert "step_12800" in after, done
+    assert "finished.json" in after
 
 
 def test_public_names_used_above_are_quiet_about_what_is_well(group):
