@@ -12,7 +12,8 @@ def interface_of(world: World) -> Interface:
     """What a policy that plays this world is given and must answer."""
     view, _ = example_views(world)
     features = (view.agents.shape[-1], view.tasks.shape[-1])
-    return Interface(*features, world.action_kind, world.max_agents, world.max_tasks, world.sees_peers)
+    room = (world.max_agents, world.max_tasks)
+    return Interface(*features, world.action_kind, *room, world.sees_peers, world.has_places)
 
 
 def build_policy(world: World, settings: KindSettings, key: PRNGKeyArray) -> Policy:

@@ -71,7 +71,7 @@ def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") 
     if kind is not None and kind != settings.policy.kind:
         _known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)
         settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
-    own = settings.method.name
+    own = settings.method.name.replace("-", "_")  # tyro writes it with - again
     method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
     typed = dataclasses.make_dataclass(
         "Settings",
@@ -88,7 +88,7 @@ def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") 
         frozen=True,
         kw_only=True,
     )
-    default = typed(**{**_fields(settings), "method": own, own: settings.method})
+    default = typed(**{**_fields(settings), "method": settings.method.name, own: settings.method})
     options = dataclasses.make_dataclass(
         "TrainOptions",
         [("settings", Annotated[typed, tyro.conf.arg(name="")])],

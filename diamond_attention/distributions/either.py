@@ -2,5 +2,7 @@
 
 from diamond_attention.distributions.categorical import Categorical
 from diamond_attention.distributions.gaussian import Gaussian
+from diamond_attention.distributions.menu import Menu
+from diamond_attention.distributions.squashed import Squashed
 
-Distribution = Categorical | Gaussian
+Distribution = Categorical | Gaussian | Menu | Squashed

@@ -1,19 +1,22 @@
 """What a method of learning is to the rest of the project: its settings, how it begins, one update, who plays."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import Described, KindSettings
 from diamond_attention.ranks import RankHold
+from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds.contract import World
 
 LearnerState = Any
 """Everything one seed's training depends on, as a NamedTuple of arrays: two equal states have equal futures.
 
-Two of its fields are asked for by name: `update`, how many it has made, and `failure`, 0 while all is well.
+Two of its fields are asked for by name: `update`, how many it has made, and `failure`, 0 while all is well. A third,
+`replay`, may hold past steps. It can be gigabytes, so nobody goes through it after an update: the method itself
+answers for what it adds.
 """
 
 
@@ -35,6 +38,14 @@ class MethodSettings:
     def episode_steps(self, world: World) -> int:
         """Steps of a whole training episode."""
         return world.time_limit
+
+
+class Critic(Protocol):
+    """The value of a state: one for the team, or one for each agent."""
+
+    reads_views: ClassVar[bool]
+
+    def __call__(self, view: TeamView, views: AgentView | None, policy: Policy) -> Float[Array, " *agent"]: ...
 
 
 class Learner(NamedTuple):
@@ -72,3 +83,5 @@ class Method(NamedTuple):
     """A fresh state begun with this policy and with what else fits of another run's state if there is one."""
     described: Described | None = None
     """What readers call it with its own kind of policy; by default they call it by the policy."""
+    saved_part: Callable[[Learner, LearnerState], LearnerState] | None = None
+    """What of a state a checkpoint keeps, the rest being None: all zero in a run that is resumed. By default all."""

@@ -15,10 +15,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.advantages import generalised_advantages
-from diamond_attention.learning.contract import Learner
+from diamond_attention.learning.contract import Critic, Learner
 from diamond_attention.learning.finite import first_non_finite
 from diamond_attention.learning.ppo_settings import PpoSettings, Precision
-from diamond_attention.learning.rollout import Critic, Experience, collect
+from diamond_attention.learning.rollout import Experience, collect
 from diamond_attention.learning.value_scale import ValueScale, follow_values
 from diamond_attention.play import TeamState
 from diamond_attention.policies.contract import Policy

@@ -10,10 +10,11 @@ from jaxtyping import PRNGKeyArray
 
 from diamond_attention.build import build_policy
 from diamond_attention.learning.contract import Learner, Method
+from diamond_attention.learning.first_teams import first_teams
 from diamond_attention.learning.ppo import ROLLOUT_TENSORS, PpoState, Weights, collect_all, optimiser, update
 from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.seeds import name_of_entry
 from diamond_attention.learning.value_scale import ValueScale
-from diamond_attention.play import begin_episode
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.critics import CommonCritic
 from diamond_attention.policies.diamond_settings import DiamondSettings
@@ -42,20 +43,13 @@ def begin_with(build_critic: BuildCritic) -> Callable[[Learner, PRNGKeyArray], P
 
 def begin(learner: Learner, weights: Weights, key: PRNGKeyArray) -> PpoState:
     """A learner that has not yet taken a step."""
-    ppo, world = learner.method, learner.world
+    ppo = learner.method
     key, reset_key, phase_key = jax.random.split(key, 3)
-    # The first episodes are cut anywhere, so that teams are out of phase from then on. Otherwise all of them
-    # would begin together, and an update would see nothing but beginnings, the next nothing but ends.
-    cut_at = jax.random.randint(phase_key, (ppo.envs,), 1, learner.episode_steps + 1)
-    sizes, memory = jnp.asarray(learner.sizes), weights.policy.first_memory(world.max_agents)
-    teams = jax.vmap(lambda k, cut: begin_episode(world, sizes, k, cut, memory))(
-        jax.random.split(reset_key, ppo.envs), cut_at
-    )
     return PpoState(
         weights=weights,
         value_scale=ValueScale(*jnp.zeros(3)) if ppo.normalise_values else None,
         optimiser=optimiser(ppo).init(ravel_pytree(weights)[0]),
-        teams=teams,
+        teams=first_teams(learner, weights.policy, reset_key, phase_key),
         key=jax.random.key_data(key),
         update=jnp.zeros((), jnp.int32),
         failure=jnp.zeros((), jnp.int32),
@@ -72,15 +66,6 @@ def failed_part(state: PpoState, failure: int) -> str:
     if failure <= len(names):
         return names[failure - 1]
     return "gradient." + name_of_entry(state.weights, failure - len(names) - 1)
-
-
-def name_of_entry(tree: Any, entry: int) -> str:
-    """Which array of a pytree holds the number at that place, all arrays laid out one after the other."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if entry < leaf.size:
-            return jax.tree_util.keystr(path, simple=True, separator=".")
-        entry -= leaf.size
-    raise ValueError("no tensor has that number")
 
 
 def start_from(fresh: PpoState, policy: Policy, other: PpoState | None) -> PpoState:

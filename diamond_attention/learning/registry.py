@@ -8,10 +8,22 @@ from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import Method, MethodSettings
 from diamond_attention.learning.ippo import IPPO
 from diamond_attention.learning.mappo import MAPPO
+from diamond_attention.learning.masac import MASAC
 from diamond_attention.learning.mat import MAT
+from diamond_attention.learning.ph_marl import GSA, PH_MARL
 from diamond_attention.learning.ppo_method import PPO
+from diamond_attention.learning.qmix import QMIX
 
-METHODS: dict[str, Method] = {"ppo": PPO, "mappo": MAPPO, "ippo": IPPO, "mat": MAT}
+METHODS: dict[str, Method] = {
+    "ppo": PPO,
+    "mappo": MAPPO,
+    "ippo": IPPO,
+    "mat": MAT,
+    "qmix": QMIX,
+    "masac": MASAC,
+    "gsa": GSA,
+    "ph-marl": PH_MARL,
+}
 
 TAKEN = ("world", "agents", "tasks", "rank_hold", "policy", "method", "total_steps", "checkpoint_every")
 """A method's settings are a group of its name beside these in settings.json."""

@@ -1,25 +1,18 @@
 """Collecting experience: one team in one world, step after step; the caller applies `jax.vmap`."""
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from diamond_attention.actions import Actions
+from diamond_attention.learning.contract import Critic
 from diamond_attention.play import TeamState, begin_episode, play_step
 from diamond_attention.policies.contract import Memory, Policy
 from diamond_attention.ranks import RankHold
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds.contract import World
-
-
-class Critic(Protocol):
-    """The value of a state: one for the team, or one for each agent."""
-
-    reads_views: ClassVar[bool]
-
-    def __call__(self, view: TeamView, views: AgentView | None, policy: Policy) -> Float[Array, " *agent"]: ...
 
 
 class Experience(NamedTuple):

@@ -44,8 +44,9 @@ def advance_seeds(method: Method, learner: Learner) -> Advance:
                 state.failure != 0, state.failure, jnp.where(after.failure != 0, after.failure, unfit)
             )
             failure = jax.lax.optimization_barrier(failure)
-            state = jax.tree.map(lambda new, old: jnp.where(failure != 0, old, new), after, state)
-            return state._replace(failure=failure), {**metrics, "failure": failure}
+            kept, rest = _replay_apart(after)
+            state = jax.tree.map(lambda new, old: jnp.where(failure != 0, old, new), rest, _replay_apart(state)[1])
+            return state._replace(failure=failure, **kept), {**metrics, "failure": failure}
 
         return jax.vmap(one)(states)
 
@@ -64,9 +65,18 @@ def advance_seeds(method: Method, learner: Learner) -> Advance:
     return advance
 
 
+def _replay_apart(state: LearnerState) -> tuple[dict[str, Any], LearnerState]:
+    """Past steps, where a state has them, and the rest: to go through gigabytes after each update takes too long.
+
+    A seed that failed never plays, learns or is saved again, so what stands in its replay no longer matters.
+    """
+    kept = {"replay": state.replay} if hasattr(state, "replay") else {}
+    return kept, state._replace(**dict.fromkeys(kept))
+
+
 def _floats(state: LearnerState) -> dict[str, Any]:
-    """Every array of the state that could stop being finite, by name."""
-    leaves = jax.tree_util.tree_leaves_with_path(state)
+    """Every array of the state that could stop being finite, by name; past steps apart."""
+    leaves = jax.tree_util.tree_leaves_with_path(_replay_apart(state)[1])
     named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
     return {name: leaf for name, leaf in named.items() if jnp.issubdtype(leaf.dtype, jnp.floating)}
 
@@ -74,6 +84,15 @@ def _floats(state: LearnerState) -> dict[str, Any]:
 def name_of_failure(method: Method, state: LearnerState, failure: int) -> str:
     """What is not finite: a part of the update, which the method knows, or of the state that it made."""
     return method.failed_part(state, failure) if failure > 0 else list(_floats(state))[-failure - 1]
+
+
+def name_of_entry(tree: Any, entry: int) -> str:
+    """Which array of a pytree holds the number at that place, all arrays laid out one after the other."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if entry < leaf.size:
+            return jax.tree_util.keystr(path, simple=True, separator=".")
+        entry -= leaf.size
+    raise ValueError("no tensor has that number")
 
 
 # A run that is resumed where it was trained, or trained again, need not be traced again, which takes seconds.

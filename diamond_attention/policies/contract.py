@@ -40,23 +40,27 @@ class Policy(eqx.Module):
         """The log-probability of those actions now, and the entropy, of each agent."""
 
 
-class PerAgentPolicy(Policy):
+class IndependentPolicy(Policy):
+    """A policy under which every agent draws by itself, from the distribution it answers with."""
+
+    @abstractmethod
+    def answers(self, views: AgentView) -> Distribution: ...
+
+    def act(self, views: AgentView, memory: Memory, key: PRNGKeyArray, greedy: bool) -> Acted:
+        answers, keys = self.answers(views), jax.random.split(key, views.ranks.shape[0])
+        actions = jax.vmap(lambda own, k: own.mode() if greedy else own.sample(k))(answers, keys)
+        return Acted(actions, jax.vmap(lambda own, action: own.log_probability(action))(answers, actions), memory)
+
+    def ask_again(self, views: AgentView, memory: Memory, actions: Actions) -> tuple[Array, Array]:
+        answers = self.answers(views)
+        return jax.vmap(lambda own, action: (own.log_probability(action), own.entropy()))(answers, actions)
+
+
+class PerAgentPolicy(IndependentPolicy):
     """A policy written for one agent's view. A team is `jax.vmap` over it: nobody knows more than its view."""
 
     @abstractmethod
     def __call__(self, view: AgentView) -> tuple[Distribution, Attention]: ...
 
-    def act(self, views: AgentView, memory: Memory, key: PRNGKeyArray, greedy: bool) -> Acted:
-        def one_agent(view: AgentView, agent_key: PRNGKeyArray) -> tuple[Array, Array]:
-            distribution, _ = self(view)
-            action = distribution.mode() if greedy else distribution.sample(agent_key)
-            return action, distribution.log_probability(action)
-
-        return Acted(*jax.vmap(one_agent)(views, jax.random.split(key, views.ranks.shape[0])), memory)
-
-    def ask_again(self, views: AgentView, memory: Memory, actions: Actions) -> tuple[Array, Array]:
-        def one_agent(view: AgentView, action: Array) -> tuple[Array, Array]:
-            distribution, _ = self(view)
-            return distribution.log_probability(action), distribution.entropy()
-
-        return jax.vmap(one_agent)(views, actions)
+    def answers(self, views: AgentView) -> Distribution:
+        return jax.vmap(lambda view: self(view)[0])(views)

@@ -24,6 +24,8 @@ class Interface(NamedTuple):
     max_tasks: int
     sees_peers: bool = True
     """False where what an agent sees of its peers is always the same, so that a flat observation leaves them out."""
+    has_places: bool = False
+    """Whether rows of a view begin with a place, and those of agents go on with a velocity."""
 
 
 class Described(NamedTuple):

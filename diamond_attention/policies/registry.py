@@ -9,8 +9,12 @@ from diamond_attention.policies import diamond_settings
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.policies.flat import FlatSettings, build_flat
+from diamond_attention.policies.gsa import GsaSettings, build_gsa
 from diamond_attention.policies.kind import Described, Interface, KindSettings, PolicyKind
 from diamond_attention.policies.mat import MatSettings, build_mat
+from diamond_attention.policies.port_hamiltonian import PortHamiltonianSettings, build_port_hamiltonian
+from diamond_attention.policies.q_values import QSettings, build_q
+from diamond_attention.policies.soft import SoftSettings, build_soft
 
 
 def build_diamond(settings: DiamondSettings, interface: Interface, key: PRNGKeyArray) -> DiamondPolicy:
@@ -36,6 +40,10 @@ POLICIES: dict[str, PolicyKind] = {
     ),
     "flat": PolicyKind(FlatSettings, build_flat, any_size=False, memory_settings=("width",)),
     "mat": PolicyKind(MatSettings, build_mat, any_size=False, memory_settings=("width",)),
+    "q-values": PolicyKind(QSettings, build_q, any_size=False, memory_settings=("width",)),
+    "soft": PolicyKind(SoftSettings, build_soft, any_size=False, memory_settings=("width",)),
+    "gsa": PolicyKind(GsaSettings, build_gsa, any_size=False),
+    "ph-marl": PolicyKind(PortHamiltonianSettings, build_port_hamiltonian, any_size=False),
 }
 
 

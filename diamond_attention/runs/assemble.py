@@ -42,5 +42,11 @@ def _begin_learning(frozen: _Frozen, seed) -> LearnerState:
 
 
 def shape_of_learner(settings: Settings) -> LearnerState:
-    """What a checkpoint of these settings must look like: shapes and dtypes, nothing computed."""
+    """What a learner with these settings looks like: shapes and dtypes, nothing computed."""
     return jax.eval_shape(lambda: begin_learning(settings, 0))
+
+
+def saved_part(settings: Settings, state: LearnerState) -> LearnerState:
+    """What of a learner, or of its shapes, a checkpoint holds."""
+    part = method_of(settings).saved_part
+    return state if part is None else part(build_learner(settings), state)

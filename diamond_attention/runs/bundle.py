@@ -73,6 +73,7 @@ def bundle_files(run: Run, at: PolicyAt, environment: dict[str, Any]) -> dict[st
         "action": {"kind": action_name, **dataclasses.asdict(action)},
         "largest_team": {"agents": interface.max_agents, "tasks": interface.max_tasks},
         "sees_peers": interface.sees_peers,
+        "has_places": interface.has_places,
         "rank_hold": settings.rank_hold,
         "step": at.step,
         "update": at.update,
@@ -220,8 +221,8 @@ def _interface(file: Path, values: dict[str, Any]) -> Interface:
     if not all(isinstance(size, int) and 1 <= size <= MOST for size in [*sizes, len(agents) or 1, len(tasks) or 1]):
         raise CheckpointError(f"{file} names a team that no policy plays: {team}.")
     answers = dataclass_from_json(ACTION_KINDS[kind], action, "action")
-    sees_peers = values.get("sees_peers") is not False
-    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], sees_peers)
+    sees_peers, has_places = values.get("sees_peers") is not False, values.get("has_places") is True
+    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], sees_peers, has_places)
 
 
 def _policy_from(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import LearnerState
@@ -142,10 +143,18 @@ def read_description(path: Path) -> dict[str, Any]:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def load_checkpoint(path: Path, shapes: LearnerState) -> LearnerState:
-    """The learner in that folder. `shapes` is what the run's settings call for (see assemble)."""
+def load_checkpoint(path: Path, shapes: LearnerState, saved: LearnerState | None = None) -> LearnerState:
+    """The learner in that folder. `shapes` is what the run's settings call for (see assemble).
+
+    `saved` is the part of it that checkpoints hold, by default all; the rest is zero.
+    """
     description = read_description(path)
-    arrays = read_arrays(path / "state.safetensors", named_arrays(shapes), description["sha256"])
+    wanted = named_arrays(shapes if saved is None else saved)
+    arrays = read_arrays(path / "state.safetensors", wanted, description["sha256"])
     if int(arrays["update"]) != description["update"]:
         raise CheckpointError(f"{path / 'state.safetensors'} and the state.json beside it are of different updates.")
-    return jax.tree.unflatten(jax.tree.structure(shapes), list(arrays.values()))
+    leaves = [
+        arrays[name] if name in arrays else np.zeros(leaf.shape, leaf.dtype)
+        for name, leaf in named_arrays(shapes).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)

@@ -1,7 +1,8 @@
 """Where a run starts from: the newest checkpoint that all of its seeds have, or another run's weights."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -11,7 +12,7 @@ from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import LearnerState
 from diamond_attention.policies.contract import Policy
 from diamond_attention.runs.arrays import CheckpointError
-from diamond_attention.runs.assemble import begin_learning, method_of, shape_of_learner
+from diamond_attention.runs.assemble import begin_learning, method_of, saved_part, shape_of_learner
 from diamond_attention.runs.bundle import choose_checkpoint, newest_good, read_policy
 from diamond_attention.runs.checkpoint import (
     CheckpointInfo,
@@ -35,14 +36,14 @@ def newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lear
     A crash between two seeds' checkpoints leaves some of them one ahead; those step back.
     """
     settings = runs[0].settings
-    shapes = shape_of_learner(settings)
+    load = loader(settings)
     good: list[dict[int, CheckpointInfo]] = []
     for run in runs:
         usable = {}
         remove_leftovers(run.checkpoints)
         for path in step_folders(run.checkpoints):
             try:
-                state = load_checkpoint(path, shapes)
+                state = load(path)
                 usable[int(state.update)] = CheckpointInfo(path, 0, int(state.update), None)
             except CheckpointError as error:
                 progress.say(f"skipped a broken checkpoint: {error}")
@@ -72,22 +73,28 @@ def newest_common_states(runs: list[Run], progress: Progress) -> tuple[list[Lear
     states = []
     for i, run in enumerate(runs):
         at = done if run.failure is None else max(good[i], default=0)
-        state = load_checkpoint(good[i][at].path, shapes) if at in good[i] else begin_learning(settings, run.seed)
+        state = load(good[i][at].path) if at in good[i] else begin_learning(settings, run.seed)
         if run.failure is not None:
             state = state._replace(failure=jnp.ones((), jnp.int32))  # frozen, as when it failed
         states.append(state)
     return states, done
 
 
+def loader(settings: Settings) -> Callable[[Path], LearnerState]:
+    """Reads the learner of a checkpoint folder."""
+    shapes = shape_of_learner(settings)
+    return partial(load_checkpoint, shapes=shapes, saved=saved_part(settings, shapes))
+
+
 def load_run(run: Run, which: str = "last") -> tuple[LearnerState, int]:
     """A run's learner at a checkpoint (best, last or a step), and that checkpoint's step."""
     if run.policy_alone:
         raise UserError(f"{run.path} holds a policy alone; it can be played and started from, not trained on.")
-    shapes = shape_of_learner(run.settings)
+    load = loader(run.settings)
     if which != "last":
         chosen = choose_checkpoint(run, which)
-        return load_checkpoint(chosen.path, shapes), chosen.step
-    return newest_good(run, lambda path: (load_checkpoint(path, shapes), read_info(path).step))
+        return load(chosen.path), chosen.step
+    return newest_good(run, lambda path: (load(path), read_info(path).step))
 
 
 # --- Another run's weights ------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from diamond_attention.learning.seeds import (
     split_seeds,
     stack_seeds,
 )
-from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
+from diamond_attention.runs.assemble import begin_learning, build_learner, method_of, saved_part
 from diamond_attention.runs.bundle import PolicyAt, bundle_files
 from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
 from diamond_attention.runs.files import DiskError, write_json
@@ -74,7 +74,8 @@ def train(
 
     def first_checkpoint(run: Run, environment: dict[str, Any]) -> dict[str, bytes]:
         state = jax.device_get(states[seeds.index(run.seed)])
-        return checkpoint_files(state, step=0, score=None, beside=_bundle(run, state, 0, environment))
+        saved = saved_part(settings, state)
+        return checkpoint_files(saved, step=0, score=None, beside=_bundle(run, state, 0, environment))
 
     with exclusive(folder):
         # A run that begins with another's weights has them from the start: resume never falls back to fresh ones.
@@ -134,7 +135,8 @@ def _training_loop(runs: list[Run], states: list[LearnerState], *, done: int, pr
             step, state = done * steps_per_update, every_state[i]
             score = float(np.mean(scores[i])) if scores[i] else None
             beside = _bundle(runs[i], state, step, environments[i])
-            save_checkpoint(runs[i].checkpoints, state, step=step, score=score, beside=beside)
+            saved = saved_part(settings, state)
+            save_checkpoint(runs[i].checkpoints, saved, step=step, score=score, beside=beside)
             if done % settings.checkpoint_every == 0:
                 scores[i].clear()
         for i in going:

@@ -69,6 +69,7 @@ class Food(World):
         },
     )
     task_features = particles.TASK_FEATURES
+    has_places = True
     time_limit = 400
 
     def __post_init__(self) -> None:
