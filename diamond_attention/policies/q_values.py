@@ -80,7 +80,9 @@ def build_q(settings: QSettings, interface: Interface, key: PRNGKeyArray) -> QPo
     if isinstance(kind, Continuous):
         grid = np.stack(np.meshgrid(*[[-1.0, 0.0, 1.0]] * kind.size, indexing="ij"), axis=-1).reshape(-1, kind.size)
         entries, outputs = tuple(map(tuple, grid.tolist())), len(grid)
-    layers = Layers([observation_size(interface), settings.width, settings.width, outputs], key=key)
+    sizes = [observation_size(interface), settings.width, settings.width, outputs]
+    # Near zero: values that begin too high are believed for long, since targets take the highest.
+    layers = Layers(sizes, last_scale=0.01, key=key)
     return QPolicy(layers, jnp.ones(()), entries, interface.sees_peers)
 
 
@@ -102,7 +104,7 @@ class Mixer(eqx.Module):
         self.first_weights = eqx.nn.Linear(features, agents * width, key=keys[0])
         self.first_bias = eqx.nn.Linear(features, width, key=keys[1])
         self.second_weights = eqx.nn.Linear(features, width, key=keys[2])
-        self.second_bias = Layers([features, width, 1], key=keys[3])
+        self.second_bias = Layers([features, width, 1], last_scale=0.01, key=keys[3])
         self.agents = agents
 
     def __call__(self, values: Float[Array, " agent"], state: Float[Array, " feature"]) -> Float[Array, ""]:
