@@ -8,18 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from diamond_attention.bench import decisions
 from diamond_attention.build import build_policy, interface_of
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.evaluate import evaluate
-from diamond_attention.learning.mat import MAT
+from diamond_attention.learning.off_policy_settings import OffPolicySettings
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.learning.registry import METHODS, settings_like
 from diamond_attention.play import begin_episode, see
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.policies.flat import FlatSettings, observation_of, observation_size, state_of
+from diamond_attention.policies.gsa import GsaSettings
 from diamond_attention.policies.mat import MatPolicy, MatSettings, TwoLayers
+from diamond_attention.policies.port_hamiltonian import PortHamiltonianSettings
+from diamond_attention.policies.registry import POLICIES
 from diamond_attention.reports.paper import PAPER_XOR
+from diamond_attention.reports.tables import as_markdown, table_lines
 from diamond_attention.runs.assemble import begin_learning
 from diamond_attention.runs.bundle import export_policy, load_policy
 from diamond_attention.runs.folder import open_run
@@ -32,7 +37,15 @@ from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
-BASELINES = ["mappo", "ippo", "mat"]
+LABELS = {
+    "mappo": "MAPPO",
+    "ippo": "IPPO",
+    "mat": "MAT",
+    "qmix": "QMIX",
+    "masac": "MASAC",
+    "gsa": "GSA",
+    "ph-marl": "pH-MARL",
+}
 XOR = Xor(max_agents=3, max_tasks=3)
 SPREAD = Spread(max_agents=3, max_tasks=3)
 BATTLE = Smaclite("2s_vs_1sc")
@@ -204,9 +217,18 @@ def test_its_values_reach_the_encoder():
 TINY = PpoSettings(envs=4, steps=2, batch=8)
 
 
-@pytest.mark.parametrize("name", BASELINES)
+def tiny(name: str, **changes) -> Settings:
+    """Updates of 4 × 2 steps."""
+    settings = with_method(Settings(ppo=TINY, total_steps=6 * 8, checkpoint_every=2, **changes), name)
+    if not isinstance(settings.method, OffPolicySettings):
+        return settings
+    small = {"envs": 4, "steps": 2, "batch": 4, "replay": 16, "warmup": 8}
+    return replace(settings, method=replace(settings.method, **small))
+
+
+@pytest.mark.parametrize("name", LABELS)
 def test_a_baseline_trains_resumes_evaluates_and_is_exported_like_any_method(name, tmp_path):
-    settings = with_method(Settings(world=Xor(), ppo=TINY, total_steps=6 * 8, checkpoint_every=2), name)
+    settings = tiny(name, world=Xor())
     (straight,) = train(settings, [0], tmp_path / "straight")
     (run,) = train(replace(settings, checkpoint_every=2), [0], tmp_path / "group")
     (run.path / "finished.json").unlink()
@@ -223,7 +245,7 @@ def test_a_baseline_trains_resumes_evaluates_and_is_exported_like_any_method(nam
         jax.tree.leaves(load_policy(exported)[0]), jax.tree.leaves(load_policy(again)[0]), strict=True
     ):
         np.testing.assert_array_equal(mine, kept)
-    assert described_as(open_run(again.path).settings).label == name.upper()
+    assert described_as(open_run(again.path).settings).label == LABELS[name]
 
 
 def test_a_fixed_size_is_refused_before_anything_runs_except_where_views_do_not_depend_on_it(tmp_path, capsys):
@@ -258,8 +280,7 @@ def test_a_relative_of_ppo_begins_with_the_presets_numbers():
     )
     paper = settings_like(METHODS["mat"], PRESETS["xor-paper"][1].method)
     assert paper.ratio == "agent"  # its own, where the preset says joint
-    assert MAT.described is not None
-    assert MAT.described.label == "MAT"
+    assert described_as(with_method(PRESETS["spread"][1], "mat")).label == "MAT"
 
 
 def test_the_papers_numbers_of_the_baselines_stand_beside_ours():
@@ -267,6 +288,45 @@ def test_the_papers_numbers_of_the_baselines_stand_beside_ours():
     assert PAPER_XOR["qmix", (3, 3), (3, 3), "sampled"] == 0.22
     assert PAPER_XOR["gsa", (2, 2), (2, 2), "greedy"] == 0.0
     assert len(PAPER_XOR) == 10 * 3 * 2
+
+
+def test_what_each_asks_of_a_robot_stands_beside_what_it_scores(tmp_path):
+    runs = []
+    for name, policy in (("ppo", DiamondSettings(width=8)), ("mappo", FlatSettings(width=8))):
+        settings = replace(tiny(name, world=Xor()), policy=policy, total_steps=8)
+        (run,) = train(settings, [0], tmp_path / name)
+        evaluate(run, episodes=2)
+        runs.append(open_run(run.path))
+    said = as_markdown(table_lines(runs))
+    assert "| a robot needs |" in said
+    for needs in ("a number from each peer", "nothing; one team size"):
+        assert f"| {needs} |" in said
+    assert "a robot needs" not in as_markdown(table_lines(runs[:1]))
+
+
+def test_labels_say_what_a_method_was_told_and_what_it_plays():
+    spread = PRESETS["spread"][1]
+    labels = [
+        described_as(replace(with_method(spread, "gsa"), policy=GsaSettings(**changes))).label
+        for changes in ({}, {"one_sided": True}, {"goal": "nearest"})
+    ]
+    assert labels == ["GSA", "GSA, as released", "GSA, nearest goal"]
+    assert described_as(with_method(spread, "qmix")).label == "QMIX, nine forces"
+    assert described_as(with_method(PRESETS["xor"][1], "qmix")).label == "QMIX"
+    told, not_told = (
+        described_as(replace(with_method(spread, "ph-marl"), policy=PortHamiltonianSettings(goal=goal))).robot_needs
+        for goal in ("own", "nearest")
+    )
+    assert told == "two rounds with neighbours, a task of its own"
+    assert not_told == "two rounds with neighbours"
+
+
+@pytest.mark.parametrize("kind", ["flat", "mat", "gsa", "ph-marl"])
+def test_decisions_are_timed_at_every_team_size(kind, monkeypatch):
+    monkeypatch.setattr(decisions, "TEAM_SIZES", (2, 3))
+    monkeypatch.setattr(decisions, "DECISIONS", 3)
+    rows = decisions.decisions_on_this_core(Settings(world=Spread(), policy=POLICIES[kind].settings()))
+    assert [(row["agents"], row["median_milliseconds"] > 0) for row in rows] == [(2, True), (3, True)]
 
 
 # --- The paper's own form -------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import jax
 from diamond_attention.bench.simulation import with_agents
 from diamond_attention.build import build_policy
 from diamond_attention.extensions import LOADED, load_extension
-from diamond_attention.policies.registry import POLICIES
 from diamond_attention.ranks import draw_ranks
 from diamond_attention.runs.settings import Settings, from_json, to_json
 
@@ -44,16 +43,16 @@ def measure_decisions(settings: Settings) -> list[dict[str, Any]]:
 def decisions_on_this_core(settings: Settings) -> list[dict[str, Any]]:
     """Milliseconds from one agent's view to its greedy action, for teams of several sizes.
 
-    Of a policy that plays one size only, from the views of the team to all actions.
+    Of a policy that decides for a team together, from all views to all actions. One that plays one size only is built
+    anew for each.
     """
     results = []
-    any_size = POLICIES[settings.policy.kind].any_size
-    for agents in TEAM_SIZES if any_size else (0,):
-        world, size = with_agents(settings, agents) if any_size else (settings.world, settings.sizes[0])
+    for agents in TEAM_SIZES:
+        world, size = with_agents(settings, agents)
         policy = jax.jit(lambda key, world=world: build_policy(world, settings.policy, key))(jax.random.key(0))
         state = world.reset(jax.random.key(1), size)
         views = world.views(state, draw_ranks(jax.random.key(2), world.max_agents))
-        own = jax.tree.map(lambda x: x[:1], views) if any_size else views
+        own = jax.tree.map(lambda x: x[:1], views) if policy.decides_alone else views
         memory = policy.first_memory(own.ranks.shape[0])
         decide = jax.jit(
             lambda policy, views, memory=memory: policy.act(views, memory, jax.random.key(0), True).actions

@@ -81,7 +81,7 @@ class Method(NamedTuple):
     """The part of an update in which the teams play, where a bench can time it apart."""
     start_from: Callable[[LearnerState, Policy, LearnerState | None], LearnerState] | None = None
     """A fresh state begun with this policy and with what else fits of another run's state if there is one."""
-    described: Described | None = None
-    """What readers call it with its own kind of policy; by default they call it by the policy."""
+    described: Callable[[KindSettings, World], Described] | None = None
+    """What readers call it with its own kind of policy, in that world; by default they call it by the policy."""
     saved_part: Callable[[Learner, LearnerState], LearnerState] | None = None
     """What of a state a checkpoint keeps, the rest being None: all zero in a run that is resumed. By default all."""

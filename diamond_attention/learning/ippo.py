@@ -1,27 +1,23 @@
 """IPPO (de Witt et al. 2020): as MAPPO, but a critic that knows no more than one agent sees."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from jaxtyping import PRNGKeyArray
 
 from diamond_attention.build import interface_of
-from diamond_attention.learning.mappo import WIDTH
+from diamond_attention.learning.mappo import ONE_SIZE, WIDTH
 from diamond_attention.learning.ppo_method import PPO, begin_with
-from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
 from diamond_attention.policies.flat import FlatSettings, OwnCritic, observation_size
 from diamond_attention.policies.kind import Described, KindSettings
 from diamond_attention.worlds.contract import World
 
 
 @dataclass(frozen=True)
-class IppoSettings(PpoSettings):
+class IppoSettings(RelativeOfPpoSettings):
     """IPPO: a shared policy and a shared critic, both on each agent's own flat observation; for one team size."""
 
     name = "ippo"
-
-    ratio: Literal["agent"] = "agent"
-    """Each agent's own probability ratio is clipped."""
 
 
 def own_critic(world: World, policy: KindSettings, key: PRNGKeyArray) -> OwnCritic:
@@ -34,5 +30,5 @@ IPPO = PPO._replace(
     settings=IppoSettings,
     policy=FlatSettings(),
     begin=begin_with(own_critic),
-    described=Described("ippo", "IPPO", colour="#aa4499", place=21),
+    described=lambda policy, world: Described("ippo", "IPPO", colour="#aa4499", place=21, needs=ONE_SIZE),
 )

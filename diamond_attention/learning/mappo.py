@@ -1,27 +1,24 @@
 """MAPPO (Yu et al. 2022): PPO with a shared policy on flat observations, and one critic that sees everything."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from jaxtyping import PRNGKeyArray
 
 from diamond_attention.learning.ppo_method import PPO, begin_with
-from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
 from diamond_attention.policies.flat import FlatSettings, StateCritic
 from diamond_attention.policies.kind import Described, KindSettings
 from diamond_attention.worlds.contract import World, example_views
 
 WIDTH = FlatSettings.width
+ONE_SIZE = "nothing; one team size"
 
 
 @dataclass(frozen=True)
-class MappoSettings(PpoSettings):
+class MappoSettings(RelativeOfPpoSettings):
     """MAPPO: a shared policy on flat observations, one critic that sees everything; for one team size."""
 
     name = "mappo"
-
-    ratio: Literal["agent"] = "agent"
-    """Each agent's own probability ratio is clipped."""
 
 
 def central_critic(world: World, policy: KindSettings, key: PRNGKeyArray) -> StateCritic:
@@ -34,5 +31,5 @@ MAPPO = PPO._replace(
     settings=MappoSettings,
     policy=FlatSettings(),
     begin=begin_with(central_critic),
-    described=Described("mappo", "MAPPO", colour="#882255", place=20),
+    described=lambda policy, world: Described("mappo", "MAPPO", colour="#882255", place=20, needs=ONE_SIZE),
 )

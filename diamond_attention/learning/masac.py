@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from diamond_attention.learning.mappo import ONE_SIZE
 from diamond_attention.learning.off_policy import off_policy_method
 from diamond_attention.learning.sac import SacSettings, sac_rules
 from diamond_attention.policies.kind import Described
@@ -21,5 +22,5 @@ MASAC = off_policy_method(
     MasacSettings,
     SoftSettings(),
     sac_rules(lambda inputs, agents: HIDDEN),
-    Described("masac", "MASAC", colour="#44aa99", place=24),
+    lambda policy, world: Described("masac", "MASAC", colour="#44aa99", place=24, needs=ONE_SIZE),
 )

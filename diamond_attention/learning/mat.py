@@ -1,7 +1,7 @@
 """MAT (Wen et al. 2022): PPO on the Multi-Agent Transformer, with a value for each agent on its encoder."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo_method import PPO, begin_with
-from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
 from diamond_attention.policies.kind import Described, KindSettings
 from diamond_attention.policies.mat import MatSettings, TwoLayers, gelu
 from diamond_attention.view import AgentView, TeamView
@@ -17,13 +17,10 @@ from diamond_attention.worlds.contract import World
 
 
 @dataclass(frozen=True)
-class MatMethodSettings(PpoSettings):
+class MatMethodSettings(RelativeOfPpoSettings):
     """MAT: agents decide one after the other, and hear what those before them chose; for one team size."""
 
     name = "mat"
-
-    ratio: Literal["agent"] = "agent"
-    """Each agent's own probability ratio is clipped."""
 
 
 class EncodedCritic(eqx.Module):
@@ -55,5 +52,7 @@ MAT = PPO._replace(
     settings=MatMethodSettings,
     policy=MatSettings(),
     begin=begin_with(encoded_critic),
-    described=Described("mat", "MAT", colour="#117733", place=22),
+    described=lambda policy, world: Described(
+        "mat", "MAT", colour="#117733", place=22, needs="all views, an order, N turns; one team size"
+    ),
 )

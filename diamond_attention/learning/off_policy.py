@@ -24,6 +24,7 @@ from diamond_attention.play import TeamState
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import Described, KindSettings
 from diamond_attention.view import AgentView, TeamView
+from diamond_attention.worlds.contract import World
 
 Weights = Any
 """What gradients reach, as a NamedTuple; its `policy` is the one that plays."""
@@ -248,7 +249,10 @@ def start_from(fresh: OffPolicyState, policy: Policy, other: OffPolicyState | No
 
 
 def off_policy_method(
-    settings: type[OffPolicySettings], policy: KindSettings, rules: Rules, described: Described
+    settings: type[OffPolicySettings],
+    policy: KindSettings,
+    rules: Rules,
+    described: Callable[[KindSettings, World], Described],
 ) -> Method:
     return Method(
         settings=settings,

@@ -8,6 +8,7 @@ from diamond_attention.learning.sac import SacSettings, Team, sac_rules
 from diamond_attention.policies.gsa import GsaSettings
 from diamond_attention.policies.kind import Described
 from diamond_attention.policies.port_hamiltonian import PortHamiltonianSettings
+from diamond_attention.worlds.contract import World
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,23 @@ def pyramid(inputs: int, agents: int) -> Sequence[int]:
     return 2 * inputs, inputs, max(inputs // agents, 1)
 
 
-PH_MARL = off_policy_method(
-    PhMarlSettings,
-    PortHamiltonianSettings(),
-    sac_rules(pyramid),
-    Described("ph-marl", "pH-MARL", colour="#999933", place=26),
-)
-GSA = off_policy_method(
-    GsaMethodSettings, GsaSettings(), sac_rules(pyramid), Described("gsa", "GSA", colour="#cc6677", place=25)
-)
+def described_ph_marl(policy: PortHamiltonianSettings, world: World) -> Described:
+    key, label, told = as_told(policy, "ph-marl", "pH-MARL")
+    return Described(key, label, colour="#999933", place=26, needs=f"two rounds with neighbours{told}")
+
+
+def described_gsa(policy: GsaSettings, world: World) -> Described:
+    released = ("gsa-released", "GSA, as released") if policy.one_sided else ("gsa", "GSA")
+    key, label, told = as_told(policy, *released)
+    return Described(key, label, colour="#cc6677", place=25, needs=f"neighbours' goals{told}")
+
+
+def as_told(policy: GsaSettings | PortHamiltonianSettings, key: str, label: str) -> tuple[str, str, str]:
+    """(key, label, what else a robot needs), by what an agent is told to make for."""
+    if policy.goal == "own":
+        return key, label, ", a task of its own"
+    return f"{key}-nearest", f"{label}, nearest goal", ""
+
+
+PH_MARL = off_policy_method(PhMarlSettings, PortHamiltonianSettings(), sac_rules(pyramid), described_ph_marl)
+GSA = off_policy_method(GsaMethodSettings, GsaSettings(), sac_rules(pyramid), described_gsa)

@@ -82,3 +82,11 @@ class PpoSettings(MethodSettings):
 
     def episode_steps(self, world: World) -> int:
         return world.time_limit if self.cut_after is None else min(self.cut_after, world.time_limit)
+
+
+@dataclass(frozen=True)
+class RelativeOfPpoSettings(PpoSettings):
+    """PPO's, for methods that clip every agent's own ratio and no other."""
+
+    ratio: Literal["agent"] = "agent"
+    """Each agent's own probability ratio is clipped."""

@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from diamond_attention.actions import Continuous
 from diamond_attention.build import build_policy
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import Learner
+from diamond_attention.learning.mappo import ONE_SIZE
 from diamond_attention.learning.off_policy import Kept, Rules, off_policy_method
 from diamond_attention.learning.off_policy_settings import OffPolicySettings
 from diamond_attention.policies.flat import state_of
@@ -18,7 +20,7 @@ from diamond_attention.policies.kind import Described
 from diamond_attention.policies.q_values import Mixer, QPolicy, QSettings
 from diamond_attention.ranges import Between
 from diamond_attention.view import AgentView, TeamView
-from diamond_attention.worlds.contract import example_views
+from diamond_attention.worlds.contract import World, example_views
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,15 @@ def qmix_loss(
     return loss, {"value_loss": loss, "value": jnp.mean(values), "exploration": weights.policy.exploration}
 
 
+def described(policy: QSettings, world: World) -> Described:
+    """Where actions are continuous it plays another task than the others, and says so."""
+    label = "QMIX, nine forces" if isinstance(world.action_kind, Continuous) else "QMIX"
+    return Described("qmix", label, colour="#ddaa33", place=23, needs=ONE_SIZE)
+
+
 QMIX = off_policy_method(
     QmixSettings,
     QSettings(),
     Rules(begin, qmix_loss, followed=lambda weights: weights, before_playing=before_playing),
-    Described("qmix", "QMIX", colour="#ddaa33", place=23),
+    described,
 )

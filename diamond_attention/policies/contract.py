@@ -1,7 +1,7 @@
 """What a method may ask of a policy: draw what it needs, act, answer again for what it did. One team, no batch."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,8 +12,7 @@ from diamond_attention.distributions.either import Distribution
 from diamond_attention.view import AgentView
 
 Memory = Any  # a recurrent policy's state, a pytree with a leading agent axis; None where nothing is remembered
-Attention = tuple[Float[Array, "task agent"], ...]
-"""One array of weights for each block that has them, column 0 the viewer; empty for a policy without attention."""
+Attention = tuple[Float[Array, "task agent"], ...]  # the weights of each block that has them, column 0 the viewer
 
 
 class Acted(NamedTuple):
@@ -24,6 +23,8 @@ class Acted(NamedTuple):
 
 class Policy(eqx.Module):
     """The contract. Every argument and result has a leading agent axis; absent agents are asked too."""
+
+    decides_alone: ClassVar[bool] = False  # whether one agent can decide on its own view, without the others'
 
     def draw(self, views: AgentView, key: PRNGKeyArray) -> AgentView:
         """The views with the random data this policy wants in `noise`: drawn once, stored, and replayed."""
@@ -58,6 +59,8 @@ class IndependentPolicy(Policy):
 
 class PerAgentPolicy(IndependentPolicy):
     """A policy written for one agent's view. A team is `jax.vmap` over it: nobody knows more than its view."""
+
+    decides_alone = True
 
     @abstractmethod
     def __call__(self, view: AgentView) -> tuple[Distribution, Attention]: ...

@@ -52,6 +52,8 @@ def check_goal(goal: str) -> None:
 
 
 class GsaPolicy(IndependentPolicy):
+    decides_alone = True
+
     force: ChannelNetwork
     width: ChannelNetwork
     space: Space = eqx.field(static=True)

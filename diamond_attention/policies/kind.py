@@ -49,6 +49,13 @@ class Described(NamedTuple):
     place: int = 100
     """In tables and legends: the paper's policy first, then its ablations, then others."""
 
+    needs: str = ""
+    """What a robot needs to decide, besides its own view; by default a number from each peer if ranks are heard."""
+
+    @property
+    def robot_needs(self) -> str:
+        return self.needs or ("a number from each peer" if self.hears_ranks else "nothing")
+
     def in_play(self, dropout: str) -> str:
         """The label of a line whose rows were played with dropout on or off (or, empty, without any)."""
         return f"{self.label}, {dropout} in play" if dropout and self.key == "dropout" else self.label

@@ -38,6 +38,8 @@ class Line:
     """The key of the policy's description: the kind of mask where it is Diamond Attention."""
     policy: str
     """The policy as readers know it."""
+    robot_needs: str
+    """What a robot needs to decide, besides its own view."""
     trained_on: str
     played_on: tuple[int, int]
     played_at: str
@@ -127,6 +129,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     tags=world.tags(),
                     mask=policy.key,
                     policy=policy.in_play(way.dropout),
+                    robot_needs=policy.robot_needs,
                     trained_on=_trained_on(world, sizes),
                     played_on=way.size,
                     played_at=_as_varied(world, way.varied).played_at(TeamSize(*way.size)),
@@ -260,7 +263,7 @@ def _by_kind(lines: Sequence[Line]) -> list[list[Line]]:
     return list(parts.values())
 
 
-TEXT_HEADINGS = ("policy", "preset", "trained", "played", "simulator")
+TEXT_HEADINGS = ("policy", "preset", "trained", "played", "simulator", "a robot needs")
 PLAYS = ("greedy", "sampled")
 
 OVER_SEEDS = "mean over training seeds [95 % bootstrap interval over those seeds]"
@@ -283,7 +286,12 @@ def _headings(lines: Sequence[Line]) -> list[str]:
     score = "R " if lines[0].measure == "R" else ""
     measures = [f"{name} π*/π" for name in lines[0].scoring.measures]
     results = [f"{score}greedy π*", f"{score}sampled π", *measures, *_beside(lines)]
-    return ["policy", "preset", "trained", "played", *simulator, "seeds", *results]
+    return ["policy", "preset", "trained", "played", *simulator, *_needs(lines), "seeds", *results]
+
+
+def _needs(lines: Sequence[Line]) -> list[str]:
+    """Where methods are compared, what each asks of a robot stands beside what it scores."""
+    return ["a robot needs"] if len({line.robot_needs for line in lines}) > 1 else []
 
 
 def _several_simulators(lines: Sequence[Line]) -> bool:
@@ -307,6 +315,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
         cells = [policy, name, trained_on, played_at]
         if _several_simulators(lines):
             cells.append(simulator)
+        cells += [some.robot_needs] * len(_needs(lines))
         cells.append(f"{len(some.per_seed)}/{some.seeds_trained}")
         cells += [_value(by_play[play]) if play in by_play else "" for play in PLAYS]
         for measure in lines[0].scoring.measures:

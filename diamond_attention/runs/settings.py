@@ -118,7 +118,7 @@ def described_as(settings: Settings) -> Described:
     """What readers call what is learned: the method, where that has a name for its own policy, or the policy."""
     method = METHODS[settings.method.name]
     if method.described is not None and settings.policy.kind == method.policy.kind:
-        return method.described
+        return method.described(settings.policy, settings.world)
     return described(settings.policy)
 
 
