@@ -4,16 +4,25 @@ A page marks where a table goes with <!-- NAME:begin --> and <!-- NAME:end -->. 
 """
 
 import csv
+import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from diamond_attention.errors import UserError
+from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.diamond_settings import MASKS
+from diamond_attention.policies.kind import Described
+from diamond_attention.worlds.contract import World
+from diamond_attention.worlds.xor import Xor
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite"))]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines")),
+]
 
 Table = Callable[[], str]
 """Makes the text between two markers."""
@@ -44,14 +53,31 @@ def preset_of(row: Mapping[str, str]) -> str:
     return " ".join(filter(None, [row["preset"], row["overrides"]]))
 
 
-def policy_name(mask: str, dropout: str = "") -> str:
+def described(mask: str, world: World | None = None) -> Described:
+    """What readers call the policies of a row: by their mask or, of another method than ours, by the method."""
+    return {**MASKS, **{each.key: each for each in _methods(world or Xor())}}[mask]
+
+
+def _methods(world: World) -> Iterator[Described]:
+    for method in METHODS.values():
+        if method.described is not None:
+            changes: list[dict[str, Any]] = [{}]
+            if method.policy.kind in ("gsa", "ph-marl"):
+                changes.append({"goal": "nearest"})
+            if method.policy.kind == "gsa":
+                changes += [{"one_sided": True}, {"one_sided": True, "goal": "nearest"}]
+            for change in changes:
+                yield method.described(dataclasses.replace(method.policy, **change), world)
+
+
+def policy_name(mask: str, dropout: str = "", world: World | None = None) -> str:
     """What a line of a table is called; `dropout` is on or off in play."""
-    return MASKS[mask].in_play(dropout)
+    return described(mask, world).in_play(dropout)
 
 
 def place_of(mask: str) -> int:
     """For sorting: the paper's policy first, then its ablations, then others."""
-    return MASKS[mask].place
+    return described(mask).place
 
 
 def markers_of(page: str) -> list[str]:

@@ -10,6 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
+import baseline_results
 import particle_results
 import result_rows
 import smaclite_results
@@ -23,6 +24,7 @@ KEEPERS = {"xor": xor_results, "spread": particle_results, "food": particle_resu
 """By world: who knows its rows."""
 
 TABLES: dict[str, result_rows.Table] = {
+    **baseline_results.TABLES,
     **xor_results.TABLES,
     **particle_results.TABLES,
     **smaclite_results.TABLES,

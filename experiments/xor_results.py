@@ -9,6 +9,7 @@ import result_rows
 from result_rows import place_of, policy_name
 
 from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.policies.diamond_settings import MASKS
 from diamond_attention.reports.paper import PAPER_XOR
 from diamond_attention.reports.tables import markdown_table
 from diamond_attention.worlds.xor import chance_level
@@ -36,12 +37,12 @@ def rows_of(lines: Iterable[Mapping[str, Any]], commit: str | None) -> list[dict
 
 
 def sizes(paper_trained_them: bool) -> str:
-    """A line for each policy and size: those the paper trained, or those it could not."""
+    """A line for each policy of ours and size: those the paper trained, or those it could not."""
     groups: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in result_rows.read(RESULTS):
         size = (int(row["players"]), int(row["actions"]))
         preset = result_rows.preset_of(row) + (", shaped" if row["shaped"] == "True" else "")
-        if (size[0] <= LARGEST_OF_THE_PAPER) == paper_trained_them:
+        if row["mask"] in MASKS and (size[0] <= LARGEST_OF_THE_PAPER) == paper_trained_them:
             group = groups[(row["trained_on"], size, preset, row["mask"], row["dropout"])]
             group[row["play"]].append(float(row["success"]))
     headings = ["policy", "trained n×k", "played n×k", "preset", "seeds", "greedy π*", "sampled π"]

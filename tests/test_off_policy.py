@@ -227,7 +227,7 @@ def test_soft_targets_and_the_price_of_randomness_by_hand_where_actions_are_choi
 @pytest.mark.parametrize("team", ["mean", "sum"])
 def test_soft_targets_by_hand_where_actions_are_continuous(team):
     """The policy is nearly certain of its actions, so what it will draw is known."""
-    settings = tiny("masac", SPREAD, gamma=0.9, team=team, alpha=0.2, target_entropy=-1.5)
+    settings = tiny("masac", SPREAD, gamma=0.9, reward_scale=1.0, team=team, alpha=0.2, target_entropy=-1.5)
     learner, state, batch = played(settings)
 
     weights, slow = state.weights, state.slow

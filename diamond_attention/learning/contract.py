@@ -83,5 +83,8 @@ class Method(NamedTuple):
     """A fresh state begun with this policy and with what else fits of another run's state if there is one."""
     described: Callable[[KindSettings, World], Described] | None = None
     """What readers call it with its own kind of policy, in that world; by default they call it by the policy."""
+    numbers: Callable[[str], Any] = lambda world: None
+    """The settings it begins with in the world of that name, where they were chosen for it. None: its defaults or, of
+    a relative such as MAPPO of PPO, the preset's numbers."""
     saved_part: Callable[[Learner, LearnerState], LearnerState] | None = None
     """What of a state a checkpoint keeps, the rest being None: all zero in a run that is resumed. By default all."""

@@ -23,4 +23,5 @@ MASAC = off_policy_method(
     SoftSettings(),
     sac_rules(lambda inputs, agents: HIDDEN),
     lambda policy, world: Described("masac", "MASAC", colour="#44aa99", place=24, needs=ONE_SIZE),
+    {"reward_scale": 0.1, "alpha_learning_rate": 1e-3},
 )

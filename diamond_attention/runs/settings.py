@@ -123,9 +123,10 @@ def described_as(settings: Settings) -> Described:
 
 
 def with_method(settings: Settings, name: str) -> Settings:
-    """The same run by another method, with that one's own policy."""
+    """The same run by another method, with that one's own policy, and with its own numbers where it has some."""
     method = METHODS[name]
-    return dataclasses.replace(settings, method=settings_like(method, settings.method), policy=method.policy)
+    numbers = method.numbers(settings.world.name) or settings_like(method, settings.method)
+    return dataclasses.replace(settings, method=numbers, policy=method.policy)
 
 
 def described_world(world: World) -> dict[str, Any]:

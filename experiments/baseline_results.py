@@ -1,0 +1,139 @@
+"""The tables of docs/baselines.md: XOR beside the paper's Table 1, what a decision takes, and how methods were tuned.
+
+    python experiments/baseline_results.py
+
+measures decisions anew and writes results/decisions.json; run it on an otherwise idle machine.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+
+import result_rows
+import xor_results
+from result_rows import described
+
+from diamond_attention.bench.decisions import TEAM_SIZES, measure_decisions
+from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.learning.registry import METHODS
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.reports.paper import PAPER_XOR, TRAINED_AND_PLAYED
+from diamond_attention.reports.tables import markdown_table
+from diamond_attention.runs.environment import describe_environment
+from diamond_attention.runs.presets import PRESETS
+from diamond_attention.runs.settings import described_as, with_method
+from diamond_attention.worlds.spread import Spread
+
+DECISIONS = result_rows.RESULTS / "decisions.json"
+TUNING = result_rows.RESULTS / "baseline_tuning.csv"
+OURS = {"rank": ("xor", "xor-paper"), "none": ("xor-paper",), "dropout": ("xor-paper",)}
+"""Masks and presets of our own lines."""
+PLAYS = ("greedy", "sampled")
+
+
+# --- XOR ------------------------------------------------------------------------------------------
+
+
+def xor() -> str:
+    """The paper's Table 1: a line for each method, greedy and sampled success, and in brackets what the paper has."""
+    rates: dict[tuple, list[float]] = defaultdict(list)
+    lines: dict[tuple[str, str, str], None] = {}
+    for row in result_rows.read(xor_results.RESULTS):
+        preset, mask = result_rows.preset_of(row), row["mask"]
+        if (row["dropout"] == "on" and mask == "dropout") or (
+            mask not in OURS and described(mask).place < FIRST_METHOD
+        ):
+            continue
+        if (mask in OURS and row["preset"] not in OURS[mask]) or row["shaped"] == "True":
+            continue
+        trained, played = _size(row["trained_on"]), (int(row["players"]), int(row["actions"]))
+        if (trained, played) in TRAINED_AND_PLAYED:
+            rates[mask, preset, trained, played, row["play"]].append(float(row["success"]))
+            lines[mask, preset, row["preset"]] = None
+    table = []
+    for mask, preset, _ in sorted(lines, key=lambda line: (described(line[0]).place, line[1])):
+        cells = [_xor_cell(rates, mask, preset, *sizes) for sizes in TRAINED_AND_PLAYED]
+        seeds = {len(found) for key, found in rates.items() if key[:2] == (mask, preset)}
+        count = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)}–{max(seeds)}"
+        policy = described(mask)
+        table.append([policy.label, preset, policy.robot_needs, count, *cells])
+    headings = [_sizes_as_text(*sizes) for sizes in TRAINED_AND_PLAYED]
+    return markdown_table(["policy", "preset", "a robot needs", "seeds", *headings], table)
+
+
+FIRST_METHOD = min(each.described(each.policy, Spread()).place for each in METHODS.values() if each.described)
+
+
+def _xor_cell(rates: Mapping[tuple, list[float]], mask: str, preset: str, trained: tuple, played: tuple) -> str:
+    found = [rates.get((mask, preset, trained, played, play)) for play in PLAYS]
+    ours = [f"{seed_interval(each).mean:.2f}" if each else "–" for each in found]
+    paper = [PAPER_XOR.get((mask, trained, played, play)) for play in PLAYS]
+    return " / ".join(ours) + (" ({:.2f} / {:.2f})".format(*paper) if None not in paper else "")
+
+
+def _sizes_as_text(trained: tuple[int, int], played: tuple[int, int]) -> str:
+    text = ["{}×{}".format(*size) for size in (trained, played)]
+    return text[0] if trained == played else " → ".join(text)
+
+
+def _size(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x"))) if text.count("x") == 1 else ()
+
+
+# --- Decisions ------------------------------------------------------------------------------------
+
+
+def measure() -> None:
+    """Greedy decisions of every method on Simple Spread, fresh weights, its own default sizes; one core."""
+    preset, found = PRESETS["spread-gpu"][1], []
+    for name in METHODS:
+        settings = preset if name == "ppo" else with_method(preset, name)
+        key = described_as(settings).key
+        found.append({"policy": key, "method": name, "decisions": measure_decisions(settings)})
+        print(key, *(f"{row['median_milliseconds']:.3f}" for row in found[-1]["decisions"]), flush=True)
+    DECISIONS.write_text(json.dumps({"environment": describe_environment(), "measured": found}, indent=1) + "\n")
+
+
+def decisions() -> str:
+    """Median milliseconds of one decision by team size; of those that decide together, of the team's."""
+    table = []
+    for each in json.loads(DECISIONS.read_text())["measured"]:
+        policy = described(each["policy"], Spread())
+        times = {row["agents"]: row["median_milliseconds"] for row in each["decisions"]}
+        label = "Diamond Attention, rank mask" if each["method"] == "ppo" else policy.label
+        table.append([label, policy.robot_needs, *(f"{times[size]:.2f}" for size in TEAM_SIZES)])
+    return markdown_table(["policy", "a robot needs", *(f"{size} agents, ms" for size in TEAM_SIZES)], table)
+
+
+assert DiamondSettings().mask == "rank"  # what the preset plays, and the line is called
+
+
+# --- Tuning ---------------------------------------------------------------------------------------
+
+
+def tuning() -> str:
+    """Every setting tried, the best of each method first."""
+    found: dict[str, list[tuple[float, list[str]]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in result_rows.read(TUNING):
+        groups[row["method"], row["settings"]].append(row["R"])
+    for (method, settings), scores in groups.items():
+        mean = sum(map(float, scores)) / len(scores) if all(scores) else float("-inf")
+        cells = [f"{mean:.0f}" if all(scores) else "not finished", " ".join(f"{float(s):.0f}" for s in scores if s)]
+        found[method].append((mean, [settings, *cells]))
+    table = [
+        [described(method, Spread()).label if i == 0 else "", *cells]
+        for method in sorted(found, key=result_rows.place_of)
+        for i, (_, cells) in enumerate(sorted(found[method], key=lambda each: -each[0]))
+    ]
+    return markdown_table(["method", "settings", "R at N=3", "by seed"], table)
+
+
+TABLES: dict[str, result_rows.Table] = {
+    "baselines-xor": xor,
+    "baselines-decisions": decisions,
+    "baselines-tuning": tuning,
+}
+
+if __name__ == "__main__":
+    measure()
