@@ -18,7 +18,7 @@ from diamond_attention.worlds.spread import Spread
 RESULTS = result_rows.RESULTS / "particles.csv"
 WHAT = ("world", "preset", "overrides", "mask", "trained_on", "agents", "tasks", "simulator", "play", "dropout")
 MEASURES = ("collisions", "covered", "collections")
-COLUMNS = (*WHAT, "seed", "R", *MEASURES, "episodes", "commit", "device")
+COLUMNS = (*WHAT, "seed", "R", *MEASURES, "episodes", "commit", "device", "steps", "seconds", "parameters")
 
 SIZES = range(2, 9)
 LARGE_SIZES = (16, 32, 64)
@@ -52,7 +52,7 @@ def rows_of(lines: Iterable[Mapping[str, Any]], commit: str | None) -> list[dict
             row = {**line, "agents": agents, "tasks": tasks, "seed": seed, "R": round(line["per_seed"][i], 2)}
             row |= {name: round(measured[name], 2) if name in measured else "" for name in MEASURES}
             row["commit"] = commit or line["commit"]
-            rows.append({name: str(row[name]) for name in COLUMNS})
+            rows.append({name: str(row.get(name, "")) for name in COLUMNS})
     return rows
 
 

@@ -15,7 +15,7 @@ from diamond_attention.worlds.smaclite.maps import MAPS
 
 RESULTS = result_rows.RESULTS / "smaclite.csv"
 WHAT = ("preset", "overrides", "mask", "trained_on", "map", "jitter", "play", "dropout")
-COLUMNS = (*WHAT, "seed", "win_rate", "episodes", "commit", "device")
+COLUMNS = (*WHAT, "seed", "win_rate", "episodes", "commit", "device", "steps", "seconds", "parameters")
 JITTER = 0.5
 WAYS = (("greedy", 0.0), ("sampled", 0.0), ("greedy", JITTER), ("sampled", JITTER))
 """Play and jitter of the table's columns; rows of other jitters stay in the file."""
@@ -41,7 +41,7 @@ def rows_of(lines: Iterable[Mapping[str, Any]], commit: str | None) -> list[dict
             raise UserError("a line of SMAClite has no win rate: is it of `diamond table --json`?")
         for seed, rate in zip(line["seeds"], line["per_seed"], strict=True):
             row = {**line, "seed": seed, "win_rate": round(rate, 4), "commit": commit or line["commit"]}
-            rows.append({name: str(row[name]) for name in COLUMNS})
+            rows.append({name: str(row.get(name, "")) for name in COLUMNS})
     return rows
 
 

@@ -302,6 +302,12 @@ def test_what_each_asks_of_a_robot_stands_beside_what_it_scores(tmp_path):
     for needs in ("a number from each peer", "nothing; one team size"):
         assert f"| {needs} |" in said
     assert "a robot needs" not in as_markdown(table_lines(runs[:1]))
+    line = next(line for line in table_lines(runs) if line.method == "mappo")
+    # Two layers of eight on two actions with twelve features and who is there, and the viewer's own row; two answers.
+    inputs = observation_size(interface_of(runs[1].settings.world))
+    assert line.parameters == 8 * inputs + 8 + 8 * 8 + 8 + 2 * 8 + 2
+    assert line.steps == 8
+    assert line.seconds > 0
 
 
 def test_labels_say_what_a_method_was_told_and_what_it_plays():

@@ -149,7 +149,9 @@ class Strange:
 
 def test_a_kind_of_policy_the_tables_do_not_know_is_listed_last_under_its_name(spread, monkeypatch):
     rows = evaluate(spread[0], episodes=1)
-    monkeypatch.setitem(POLICIES, "strange", POLICIES["diamond"]._replace(describe=described_by_its_name))
+    diamond = POLICIES["diamond"]
+    build = lambda settings, interface, key: diamond.build(PolicySettings(width=4), interface, key)  # noqa: E731
+    monkeypatch.setitem(POLICIES, "strange", diamond._replace(describe=described_by_its_name, build=build))
     strange, known = (
         replace(spread[0], settings=replace(spread[0].settings, policy=policy))
         for policy in (Strange(), PolicySettings(width=4, mask="none"))

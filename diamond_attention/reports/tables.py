@@ -5,20 +5,25 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from diamond_attention.build import build_policy
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, score_interval, seed_interval, wilson_interval
 from diamond_attention.reports.episodes import by_size_and_play, newest_episodes, same_episode
 from diamond_attention.reports.paper import paper_number
 from diamond_attention.runs.folder import Run
+from diamond_attention.runs.metrics import COLUMNS as METRICS
 from diamond_attention.runs.presets import PRESETS
+from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.settings import Settings, described_as, flat, to_json, with_method
 from diamond_attention.worlds.contract import Scoring, TeamSize, World
 
@@ -68,6 +73,12 @@ class Line:
     commit: str
     device: str
     """What it was trained on; several if the runs differ."""
+    steps: int
+    """Of training, each seed's."""
+    seconds: float | None
+    """Of training, all seeds together."""
+    parameters: int
+    """Of the policy that plays."""
     chance: float | None
     """What independent play can reach at most, where that is known."""
     paper: float | None
@@ -148,6 +159,9 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     measures={name: _summary([_mean_of(name, rows) for rows in by_seed.values()]) for name in others},
                     commit=_shared(members, "commit"),
                     device=_shared(members, "device"),
+                    steps=settings.total_updates * settings.method.steps_per_update,
+                    seconds=_seconds(members),
+                    parameters=_parameters(settings),
                     chance=None if scoring.chance is None else scoring.chance(*way.size),
                     paper=paper_number(world.name, policy.key, sizes, way),
                     place=policy.place,
@@ -187,6 +201,25 @@ def _summary(per_seed: Sequence[float]) -> dict[str, Any]:
 
 def _shared(runs: Sequence[Run], name: str) -> str:
     return ", ".join(sorted({str(run.environment.get(name, "unknown")) for run in runs}))
+
+
+def _seconds(runs: Sequence[Run]) -> float | None:
+    """How long training took, with compiling; seeds that trained together say the same. None where nobody says."""
+    totals = []
+    for run in runs:
+        try:
+            rows = read_rows(run.metrics, METRICS)
+            totals += [sum(float(row["seconds"]) for row in rows)] if rows else []
+        except (UserError, KeyError, ValueError):  # what training wrote is no reason to hide a score
+            continue
+    return round(float(np.mean(totals)), 1) if totals else None
+
+
+@lru_cache(maxsize=64)
+def _parameters(settings: Settings) -> int:
+    """Numbers that the policy learns; critics are needed only while training."""
+    shapes = jax.eval_shape(lambda: build_policy(settings.world, settings.policy, jax.random.key(0)))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
 OWN_COLUMNS = ("agents", "tasks", "method", "policy.kind", "policy.mask", "world.map")
