@@ -30,12 +30,14 @@ from diamond_attention.command_options import (
     EvaluateOptions,
     ExportOptions,
     FigureOptions,
+    ReproduceOptions,
     ResumeOptions,
     SmacliteReplayOptions,
     TableOptions,
     WatchOptions,
 )
 from diamond_attention.command_words import (
+    _known,
     _known_preset,
     _parse,
     _parse_train,
@@ -283,6 +285,31 @@ def smaclite_replay_command(arguments: Sequence[str]) -> int:
     return 0 if replay.enough_match(comparisons) else 1
 
 
+def reproduce_command(arguments: Sequence[str]) -> int:
+    from diamond_attention.reproduce.entries import ENTRIES
+    from diamond_attention.reproduce.make import carry_out, chosen_groups, write_table
+    from diamond_attention.reproduce.plan import plan
+
+    if arguments and arguments[0] in ("-h", "--help"):
+        print("what can be made, each with its groups of seeds:\n")
+        for name, entry in ENTRIES.items():
+            print(f"  {name:12s} {entry.title}; {len(entry.groups)} groups of {entry.seeds} seeds")
+        print()
+    options = _parse(ReproduceOptions, arguments, "reproduce")
+    entry = ENTRIES[_known(f"there is nothing called {shown(options.entry)} to reproduce", options.entry, ENTRIES)]
+    groups = chosen_groups(entry, options.only)
+    full = f"0:{entry.seeds}" if options.scale == "full" else "0"
+    seeds = parse_seeds(options.seeds or full)
+    steps = list(plan(groups, options.scale, seeds, options.out))
+    if options.dry_run:
+        for step in steps:
+            print(f"{'done ' if step.done else 'to do'} diamond {' '.join(step.words)}")
+        return 0
+    carry_out(steps, options.out, print)
+    print(f"wrote {write_table(options.entry, entry, groups, [options.out, *options.merge], options.scale)}")
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train_command,
     "resume": resume_command,
@@ -294,6 +321,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "show": show_command,
     "list": list_command,
     "bench": bench_command,
+    "reproduce": reproduce_command,
     "demo": demo_command,
     "smaclite-replay": smaclite_replay_command,
 }

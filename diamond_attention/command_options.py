@@ -40,6 +40,26 @@ class TrainOptions:
 
 
 @dataclass(frozen=True)
+class ReproduceOptions:
+    """Make a table of the paper: train what is missing, go on with what was stopped, play, and write it."""
+
+    entry: tyro.conf.Positional[str]
+    """Which: `diamond reproduce --help` lists them."""
+    scale: Literal["smoke", "quick", "full"] = "full"
+    """smoke: two updates each, to see that all runs. quick: one seed, a quarter of the steps; not comparable."""
+    seeds: str | None = None
+    """Training seeds: 3, or 0:10, or 0,5,7; by default all of a full table, and 0 of a shorter one."""
+    out: Path = Path("reproduced")
+    """Folder for the runs and the table."""
+    only: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Only groups with a name like this, such as 'xor_rank_*'; may be given several times."""
+    merge: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """Another machine's folder, whose seeds the table shows too; may be given several times."""
+    dry_run: bool = False
+    """Show the commands it would run, and run none."""
+
+
+@dataclass(frozen=True)
 class ResumeOptions:
     """Continue a run, and the seeds that trained with it, from the last good checkpoint."""
 

@@ -43,7 +43,9 @@ ROOMS = [
     "refusals",
     "command_words",
     "terminal",
+    "reproduce",
     "command_line",
+    "__main__",
 ]
 PLACE = {name: place for place, name in enumerate(ROOMS)}
 

@@ -258,7 +258,7 @@ def print_table(lines: Sequence[Line]) -> None:
 def as_rich(lines: Sequence[Line]) -> Table:
     """The table a person reads, of lines that share their measure."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=_title(lines), title_justify="left")
-    for heading in _headings(lines):
+    for heading in headings(lines):
         table.add_column(heading, justify="left" if heading in TEXT_HEADINGS else "right", no_wrap=True)
     before = None
     for row in text_rows(lines):
@@ -273,7 +273,7 @@ def as_markdown(lines: Sequence[Line]) -> str:
     """The same tables, each under the same sentences."""
     parts = []
     for part in _by_kind(lines):
-        parts += [*_title(part).splitlines(), markdown_table(_headings(part), text_rows(part))]
+        parts += [*_title(part).splitlines(), markdown_table(headings(part), text_rows(part))]
     return "\n\n".join(parts)
 
 
@@ -314,7 +314,7 @@ def _title(lines: Sequence[Line]) -> str:
     return "\n".join([f"{scoring.name}: {over}", *explained])
 
 
-def _headings(lines: Sequence[Line]) -> list[str]:
+def headings(lines: Sequence[Line]) -> list[str]:
     simulator = ["simulator"] if _several_simulators(lines) else []
     score = "R " if lines[0].measure == "R" else ""
     measures = [f"{name} π*/π" for name in lines[0].scoring.measures]

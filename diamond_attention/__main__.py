@@ -1,0 +1,6 @@
+"""`python -m diamond_attention` is `diamond`."""
+
+from diamond_attention.command_line import main
+
+if __name__ == "__main__":
+    main()
