@@ -1,7 +1,7 @@
 """Compiles a preset's training program for an H200 without having one, and says what it would do there.
 
     pip install --no-deps jax-cuda12-pjrt jax-cuda12-plugin nvidia-cuda-nvcc-cu12     # of jax's own version
-    python experiments/gpu_program.py spread-gpu [--seeds 1]
+    python experiments/gpu_program.py spread-gpu [--seeds 1] [--method masac]
     python experiments/gpu_program.py 2s3z [--envs 8192]     # battles alone, as `diamond bench` has them
 
 For every loop of the program that starts more than two kernels: how many a turn starts, the bytes they read
@@ -54,6 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", help="a preset, or a map of SMAClite")
     parser.add_argument("--seeds", type=int, default=1, help="of a preset")
+    parser.add_argument("--method", help="of a preset, instead of its own")
     parser.add_argument("--envs", type=int, default=8192, help="battles at once, of a map")
     options = parser.parse_args()
     os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
@@ -62,7 +63,7 @@ def main() -> None:
     flags = f"--xla_gpu_cuda_data_dir={next(iter(nvidia.cuda_nvcc.__path__))}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     began = time.monotonic()
-    text, memory = compiled(options.what, options.seeds, options.envs)
+    text, memory = compiled(options.what, options.seeds, options.envs, options.method)
     print(f"compiled in {time.monotonic() - began:.0f} s; {memory / 1e9:.1f} GB of device memory")
     print(f"{'kernels':>8} {'MB moved':>9} {'ms at least':>12} {'turns':>6}   one turn of")
     for loop in loops(text):
@@ -71,7 +72,7 @@ def main() -> None:
         print(f"{number:>8} {loop.moved / 1e6:>9.0f} {at_least:>12.3f} {loop.turns:>6}   {loop.name} ({kinds})")
 
 
-def compiled(what: str, seeds: int, envs: int) -> tuple[str, int]:
+def compiled(what: str, seeds: int, envs: int, method: str | None = None) -> tuple[str, int]:
     """The optimised program as text, and the bytes of device memory it needs."""
     import jax
     import jax.numpy as jnp
@@ -82,12 +83,13 @@ def compiled(what: str, seeds: int, envs: int) -> tuple[str, int]:
     from diamond_attention.learning.seeds import advance_seeds, stack_seeds
     from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
     from diamond_attention.runs.presets import PRESETS
+    from diamond_attention.runs.settings import with_method
 
     chip = topologies.get_topology_desc("h200", "cuda", topology="1x1x1", target_config=H200).devices[0]
     place = jax.sharding.SingleDeviceSharding(chip)
     function: Any
     if what in PRESETS:
-        settings = PRESETS[what][1]
+        settings = PRESETS[what][1] if method is None else with_method(PRESETS[what][1], method)
         function = advance_seeds(method_of(settings), build_learner(settings))
         arguments = (stack_seeds([begin_learning(settings, seed) for seed in range(seeds)]), jnp.asarray(1))
     else:

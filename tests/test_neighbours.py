@@ -12,7 +12,12 @@ from diamond_attention.errors import UserError
 from diamond_attention.evaluation.conditions import check_sizes
 from diamond_attention.policies.gsa import GsaSettings
 from diamond_attention.policies.neighbours import ChannelNetwork, Space, neighbourhoods
-from diamond_attention.policies.port_hamiltonian import DRAG, PortHamiltonianSettings
+from diamond_attention.policies.port_hamiltonian import (
+    DRAG,
+    PortHamiltonianSettings,
+    dissipation_matrix,
+    exchange_strengths,
+)
 from diamond_attention.runs.settings import Settings, with_method
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
@@ -117,7 +122,7 @@ def test_attention_over_channels_by_hand():
     silu = lambda x: x / (1 + np.exp(-x))  # noqa: E731
     q, k, v = (
         silu(np.asarray(w) @ np.asarray(tokens)[present].T + np.asarray(b))
-        for w, b in zip((layer.query, layer.key, layer.value), layer.biases, strict=True)
+        for w, b in zip(layer.weights, layer.biases, strict=True)
     )
     scores = np.exp(q @ k.T - (q @ k.T).max(axis=1, keepdims=True))
     expected = silu((scores / scores.sum(axis=1, keepdims=True) @ v).T)
@@ -151,7 +156,8 @@ def system(request):
 def test_what_is_lost_is_never_negative(system):
     """R is symmetric and positive semi-definite."""
     policy, _, near = system
-    matrix = np.asarray(policy.dissipation_matrix(near.heard, near.present)).reshape(6, 6)
+    lost, _ = policy.said_of_neighbours(near.heard, near.present)
+    matrix = np.asarray(dissipation_matrix(lost, near.present)).reshape(6, 6)
     np.testing.assert_allclose(matrix, matrix.T, rtol=1e-5, atol=1e-6)
     assert np.linalg.eigvalsh(matrix.astype(np.float64)).min() >= -1e-5 * np.abs(matrix).max()
     # A row's own entry is at least the sum of the others, which is why.
@@ -177,9 +183,10 @@ def test_the_gradient_of_the_energy_is_that_of_finite_differences(system):
 def test_forces_are_those_of_the_equations(system):
     """u = ẋ_velocity + 0.25 ẋ_place with ẋ = (J − R) ∇H, J skew-symmetric, all as whole matrices."""
     policy, views, near = system
-    r = np.asarray(policy.dissipation_matrix(near.heard, near.present)).reshape(6, 6)  # agent, then part
+    lost, exchange = policy.said_of_neighbours(near.heard, near.present)
+    r = np.asarray(dissipation_matrix(lost, near.present)).reshape(6, 6)  # agent, then part
     j = np.zeros((6, 6))
-    for i, strength in enumerate(np.asarray(policy.exchange_strengths(near.heard, near.present))):
+    for i, strength in enumerate(np.asarray(exchange_strengths(exchange))):
         j[2 * i, 2 * i + 1], j[2 * i + 1, 2 * i] = strength, -strength
     np.testing.assert_array_equal(j, -j.T)
     slopes = np.asarray(jax.vmap(jax.grad(policy.hamiltonian))(near.own))[:, :4].reshape(6, 2)

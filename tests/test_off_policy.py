@@ -1,6 +1,7 @@
 """Methods that learn from what they keep: the replay buffer, targets worked by hand, and their whole way through."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ from diamond_attention.distributions.menu import Menu
 from diamond_attention.distributions.squashed import Squashed
 from diamond_attention.errors import UserError
 from diamond_attention.learning.masac import MasacSettings
-from diamond_attention.learning.off_policy import Kept, OffPolicyState, failed_part
+from diamond_attention.learning.off_policy import Kept, OffPolicyState, clipped, failed_part
 from diamond_attention.learning.qmix import QmixSettings, qmix_loss
 from diamond_attention.learning.replay import add_rows, draw_places, empty_replay, rows_at
 from diamond_attention.learning.sac import sac_loss
@@ -226,7 +227,7 @@ def test_soft_targets_and_the_price_of_randomness_by_hand_where_actions_are_choi
 
 @pytest.mark.parametrize("team", ["mean", "sum"])
 def test_soft_targets_by_hand_where_actions_are_continuous(team):
-    """The policy is nearly certain of its actions, so what it will draw is known."""
+    """A policy that answers the same to every view."""
     settings = tiny("masac", SPREAD, gamma=0.9, reward_scale=1.0, team=team, alpha=0.2, target_entropy=-1.5)
     learner, state, batch = played(settings)
 
@@ -240,19 +241,26 @@ def test_soft_targets_by_hand_where_actions_are_continuous(team):
     weights = weights._replace(policy=policy)
     alpha = float(jnp.exp(weights.log_alpha))
     own = Squashed(jnp.asarray([0.2, -0.4]), jnp.full(2, -5.0))
-    draws = jax.vmap(own.sample_with_log_probability)(jax.random.split(jax.random.key(3), 400))[1]
-    each = float(np.mean(draws))  # mean log-probability of an agent's action
-    of_team = each * (2 if team == "sum" else 1)
-    actions = jnp.tile(jnp.tanh(own.mean), (8, 2, 1))
-    low = jnp.minimum(
-        jax.vmap(slow.first)(batch.next_views, actions), jax.vmap(slow.second)(batch.next_views, actions)
-    )
+
+    def drawn(key):
+        """Every agent's action and the team's log-probability, from the keys that the loss will use."""
+        keys = jax.vmap(lambda k: jax.random.split(k, 2))(jax.random.split(key, 8))
+        actions, log_probability = jax.vmap(jax.vmap(own.sample_with_log_probability))(keys)
+        return actions, jnp.sum(log_probability, axis=1) / (1 if team == "sum" else 2)
+
+    now_key, then_key = jax.random.split(jax.random.key(0))
+    then, of_team = drawn(then_key)
+    low = jnp.minimum(jax.vmap(slow.first)(batch.next_views, then), jax.vmap(slow.second)(batch.next_views, then))
     target = batch.reward + 0.9 * (low - alpha * of_team)
-    values = [jax.vmap(one)(batch.views, batch.actions) for one in (weights.critics.first, weights.critics.second)]
+    critics = (weights.critics.first, weights.critics.second)
+    values = [jax.vmap(one)(batch.views, batch.actions) for one in critics]
     expected = sum(float(jnp.mean((value - target) ** 2)) for value in values)
     _, parts = sac_loss(learner, weights, slow, batch, jax.random.key(0))
-    assert float(parts["critic_loss"]) == pytest.approx(expected, rel=0.05)
-    assert float(parts["lacking_entropy"]) == pytest.approx(-1.5 * 2 + of_team, rel=0.15)
+    assert float(parts["critic_loss"]) == pytest.approx(expected, rel=1e-3)
+    actions, of_team = drawn(now_key)
+    low = jnp.minimum(*(jax.vmap(one)(batch.views, actions) for one in critics))
+    assert float(parts["policy_loss"]) == pytest.approx(float(jnp.mean(alpha * of_team - low)), rel=1e-3)
+    assert float(parts["lacking_entropy"]) == pytest.approx(float(-1.5 * 2 + jnp.mean(of_team)), rel=1e-3)
 
 
 def test_each_loss_reaches_its_own_weights_only():
@@ -289,6 +297,17 @@ def test_a_policy_that_cannot_be_learned_so_is_refused_in_a_sentence():
             begin_learning(replace(tiny(name, SPREAD), policy=policy), 0)
     with pytest.raises(UserError, match=r"policy\.kind is soft, and method qmix learns values of actions"):
         begin_learning(replace(tiny("qmix", SPREAD), policy=SoftSettings()), 0)
+
+
+def test_gradients_are_clipped_each_part_by_itself():
+    class Parts(NamedTuple):
+        policy: dict
+        critics: jax.Array
+
+    gradient = Parts({"a": jnp.asarray([3.0]), "b": jnp.asarray([4.0])}, jnp.asarray([0.0, 0.5]))
+    policy, critics = clipped(gradient, 1.0)
+    np.testing.assert_allclose([policy["a"][0], policy["b"][0]], [0.6, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(critics, [0.0, 0.5])
 
 
 # --- Exact, safe, refused -------------------------------------------------------------------------

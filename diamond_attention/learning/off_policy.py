@@ -80,9 +80,19 @@ class Rules(NamedTuple):
     """Adam's step, with some parts of it made shorter or longer."""
 
 
-def optimiser(method: OffPolicySettings) -> optax.GradientTransformation:
-    """Clipped Adam without its learning rate."""
-    return optax.chain(optax.clip_by_global_norm(method.max_grad_norm), optax.scale_by_adam(eps=1e-8))
+ADAM = optax.scale_by_adam(eps=1e-8)
+"""Without its learning rate, which depends on the update."""
+
+
+def clipped(gradient: Weights, longest: float) -> Weights:
+    """Every part by itself: a critic's gradient may be long without making the policy's shorter."""
+
+    def one(part: Any) -> Any:
+        length = jnp.linalg.norm(ravel_pytree(part)[0])
+        share = jnp.minimum(1.0, longest / jnp.maximum(length, 1e-8))
+        return jax.tree.map(lambda x: share * x, part)
+
+    return type(gradient)(*map(one, gradient))
 
 
 # --- Beginning ------------------------------------------------------------------------------------
@@ -96,7 +106,7 @@ def begin_by(rules: Rules) -> Callable[[Learner, PRNGKeyArray], OffPolicyState]:
         state = OffPolicyState(
             weights=weights,
             slow=rules.followed(weights),
-            optimiser=optimiser(learner.method).init(ravel_pytree(weights)[0]),
+            optimiser=ADAM.init(ravel_pytree(weights)[0]),
             replay=None,
             teams=teams,
             key=jax.random.key_data(key),
@@ -198,19 +208,19 @@ def learn_from(
     (loss, parts), gradient = jax.value_and_grad(rules.loss, argnums=1, has_aux=True)(
         learner, progress.weights, progress.slow, batch, key
     )
-    gradient, as_weights = ravel_pytree(gradient)
+    gradient, as_weights = ravel_pytree(clipped(gradient, method.max_grad_norm))
     finite = jnp.isfinite(jnp.concatenate([loss[None], gradient]))
     found = jnp.where(jnp.all(finite), 0, len(KEPT_TENSORS) + 1 + jnp.argmin(finite))
     failure = jnp.where(progress.failure > 0, progress.failure, jnp.where(enough, found, 0)).astype(jnp.int32)
 
-    step, moments = optimiser(method).update(gradient, progress.optimiser)
+    step, moments = ADAM.update(gradient, progress.optimiser)
     step = rules.step(method, as_weights(-learning_rate * step))
     weights = optax.apply_updates(progress.weights, step)
     slow = jax.tree.map(lambda old, new: old + method.tau * (new - old), progress.slow, rules.followed(weights))
     unchanged = ~enough | (failure > 0)
     kept, new = (progress.weights, progress.slow, progress.optimiser), (weights, slow, moments)
     weights, slow, moments = jax.tree.map(lambda old, new: jnp.where(unchanged, old, new), kept, new)
-    return Progress(weights, slow, moments, failure), {**parts, "gradient_norm": jnp.linalg.norm(gradient)}
+    return Progress(weights, slow, moments, failure), parts
 
 
 def summarise(seen: Experience, parts: dict[str, Array], enough: Array) -> dict[str, Array]:

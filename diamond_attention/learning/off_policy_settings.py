@@ -39,7 +39,7 @@ class OffPolicySettings(MethodSettings):
     reward_scale: Annotated[float, Between(0, 1_000_000, low_left_out=True)] = 1.0
     """Rewards are learned from times this. Networks learn values near 1 most easily; scores are never scaled."""
     max_grad_norm: Annotated[float, Between(0, 1_000_000_000, low_left_out=True)] = 10.0
-    """Gradients longer than this are scaled down to it."""
+    """Gradients longer than this are scaled down to it: the policy's, the critics' or mixer's, each by itself."""
     keep_replay: bool = True
     """Whether a checkpoint holds the replay buffer. Without it checkpoints are small, and a run that is resumed fills
     a new one before it learns on: no longer the same to the bit as one that was never stopped."""

@@ -88,21 +88,17 @@ def neighbourhoods(views: AgentView, space: Space, goal: Goal, radius: float) ->
 class ChannelAttention(eqx.Module):
     """Attention of channels to channels, summed over agents and unscaled, as published: so it takes any number."""
 
-    query: Float[Array, "width width"]
-    key: Float[Array, "width width"]
-    value: Float[Array, "width width"]
+    weights: Float[Array, "3 width width"]  # of queries, keys and values
     biases: Float[Array, "3 width 1"]
 
     def __init__(self, width: int, *, key: PRNGKeyArray):
         weight_key, bias_key = jax.random.split(key)
-        self.query, self.key, self.value = jax.random.normal(weight_key, (3, width, width))
+        self.weights = jax.random.normal(weight_key, (3, width, width))
         self.biases = jax.random.normal(bias_key, (3, width, 1))
 
     def __call__(self, tokens: Float[Array, "agent width"], present: Bool[Array, " agent"]) -> Array:
-        def channels(weights: Array, bias: Array) -> Float[Array, "width agent"]:
-            return jnp.where(present, jax.nn.silu(weights @ tokens.T + bias), 0.0)
-
-        queries, keys, values = map(channels, (self.query, self.key, self.value), self.biases)
+        channels = jax.nn.silu(self.weights @ tokens.T + self.biases)
+        queries, keys, values = jnp.where(present, channels, 0.0)
         return jax.nn.silu(small_product(jax.nn.softmax(small_product(queries, keys.T)), values).T)
 
 

@@ -36,6 +36,7 @@ DRAG = 0.25
 """Of VMAS's agents, whose own physics the force makes up for."""
 Blocks = Float[Array, "agent part agent part"]
 """A matrix over the parts, place and velocity, of every agent."""
+Said = Float[Array, "viewer agent 16"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,7 @@ class PortHamiltonianSettings:
 
 
 class PortHamiltonianPolicy(IndependentPolicy):
-    dissipation: ChannelNetwork
-    exchange: ChannelNetwork
+    pairs: ChannelNetwork  # two networks of one shape, stacked: what is lost to a neighbour, and what is exchanged
     energy: ChannelNetwork
     width: ChannelNetwork
     space: Space = eqx.field(static=True)
@@ -69,8 +69,9 @@ class PortHamiltonianPolicy(IndependentPolicy):
         there = near.present[:, 0]
         gradients = jax.vmap(jax.grad(self.hamiltonian))(near.own)[:, : 2 * self.space.axes]
         gradients = gradients.reshape(len(there), 2, self.space.axes)  # of place and velocity
-        dissipated = jnp.einsum("iajb,jbx->iax", self.dissipation_matrix(near.heard, near.present), gradients)
-        strength = self.exchange_strengths(near.heard, near.present)[:, None]
+        lost, exchange = self.said_of_neighbours(near.heard, near.present)
+        dissipated = jnp.einsum("iajb,jbx->iax", dissipation_matrix(lost, near.present), gradients)
+        strength = exchange_strengths(exchange)[:, None]
         exchanged = jnp.stack([strength * gradients[:, 1], -strength * gradients[:, 0]], axis=1)
         motion = exchanged - dissipated
         forces = motion[:, 1] + DRAG * motion[:, 0]
@@ -88,25 +89,30 @@ class PortHamiltonianPolicy(IndependentPolicy):
         x = z[:4].reshape(2, 2)
         return jnp.einsum("ai,ab,bi->", x, form, x) + jnp.sum(z[20:25] ** 2)
 
-    def exchange_strengths(self, heard: Array, present: Bool[Array, "viewer agent"]) -> Float[Array, " viewer"]:
-        """J, which turns place into velocity and back without loss: one number for each agent."""
-        return jax.vmap(lambda h, p: jnp.sum(self.exchange.about_each(h, p)))(heard, present)
+    def said_of_neighbours(self, heard: Array, present: Bool[Array, "viewer agent"]) -> tuple[Said, Said]:
+        """What every viewer says of each agent, as it lists them, for R and for J."""
+        return jax.vmap(lambda network: jax.vmap(network.about_each)(heard, present))(self.pairs)
 
-    def dissipation_matrix(self, heard: Array, present: Bool[Array, "viewer agent"]) -> Blocks:
-        """R: what every pair loses, so that a row's own entry is at least the sum of the others."""
-        said = jax.vmap(self.dissipation.about_each)(heard, present)  # [viewer, as listed, 16]
-        said = said.reshape(*said.shape[:2], 4, 4).sum(axis=-1)
-        agents = len(present)
-        # As listed by the viewer, itself first -> by number.
-        numbers = as_each_viewer_lists(jnp.arange(agents))
-        said = jnp.zeros_like(said).at[jnp.arange(agents)[:, None], numbers].set(said)
-        one_way = jnp.moveaxis(said.reshape(agents, agents, 2, 2) ** 2, 1, 2)  # [agent, part, agent, part]
-        both_ways = one_way + jnp.transpose(one_way, (2, 3, 0, 1))
-        there = present[:, 0]
-        both_ways = jnp.where(there[:, None, None, None] & there[None, None, :, None], both_ways, 0.0)
-        flat = both_ways.reshape(2 * agents, 2 * agents)
-        own = jnp.diag(jnp.diag(flat))
-        return (own + jnp.diag(jnp.sum(flat - own, axis=1)) - (flat - own)).reshape(both_ways.shape)
+
+def exchange_strengths(said: Said) -> Float[Array, " viewer"]:
+    """J, which turns place into velocity and back without loss: one number for each agent."""
+    return jnp.sum(said, axis=(1, 2))
+
+
+def dissipation_matrix(said: Said, present: Bool[Array, "viewer agent"]) -> Blocks:
+    """R: what every pair loses, so that a row's own entry is at least the sum of the others."""
+    sums = said.reshape(*said.shape[:2], 4, 4).sum(axis=-1)
+    agents = len(present)
+    # As listed by the viewer, itself first -> by number.
+    numbers = as_each_viewer_lists(jnp.arange(agents))
+    sums = jnp.zeros_like(sums).at[jnp.arange(agents)[:, None], numbers].set(sums)
+    one_way = jnp.moveaxis(sums.reshape(agents, agents, 2, 2) ** 2, 1, 2)  # [agent, part, agent, part]
+    both_ways = one_way + jnp.transpose(one_way, (2, 3, 0, 1))
+    there = present[:, 0]
+    both_ways = jnp.where(there[:, None, None, None] & there[None, None, :, None], both_ways, 0.0)
+    flat = both_ways.reshape(2 * agents, 2 * agents)
+    own = jnp.diag(jnp.diag(flat))
+    return (own + jnp.diag(jnp.sum(flat - own, axis=1)) - (flat - own)).reshape(both_ways.shape)
 
 
 def build_port_hamiltonian(
@@ -115,8 +121,7 @@ def build_port_hamiltonian(
     space, keys = space_of(interface, settings.kind), jax.random.split(key, 4)
     state = 3 * space.axes
     return PortHamiltonianPolicy(
-        ChannelNetwork(state, HIDDEN, 16, key=keys[0]),
-        ChannelNetwork(state, HIDDEN, 16, key=keys[1]),
+        eqx.filter_vmap(lambda key: ChannelNetwork(state, HIDDEN, 16, key=key))(keys[:2]),
         ChannelNetwork(state, HIDDEN, 25, key=keys[2]),
         ChannelNetwork(state + space.axes, WIDTH_HIDDEN, space.axes, key=keys[3]),
         space,
