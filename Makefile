@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 VMAS_VENV := .venv-vmas
 VMAS_BIN := $(VMAS_VENV)/bin
 
-.PHONY: demo test test-optimised test-crashes test-vmas lint clean
+.PHONY: demo test test-optimised test-crashes test-methods test-vmas lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -25,6 +25,10 @@ test-optimised: $(VENV)/.installed-for-tests
 test-crashes: $(VENV)/.installed-for-tests
 	DIAMOND_ALL_CRASH_POINTS=1 $(BIN)/python -m pytest tests/test_crash_points.py tests/test_mutated_files.py -n auto \
 	  --maxprocesses 4 --dist load
+
+# Every baseline from its first step to its export, of which `make test` takes two.
+test-methods: $(VENV)/.installed-for-tests
+	DIAMOND_ALL_METHODS=1 $(BIN)/python -m pytest tests/test_baselines.py -k like_any_method -n auto --maxprocesses 4
 
 # The first line fails where VMAS cannot be imported; pytest would only leave the tests out.
 test-vmas: $(VMAS_VENV)/.installed

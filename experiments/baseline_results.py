@@ -14,7 +14,7 @@ import xor_results
 from result_rows import described
 
 from diamond_attention.bench.decisions import TEAM_SIZES, measure_decisions
-from diamond_attention.evaluation.statistics import seed_interval
+from diamond_attention.evaluation.statistics import score_interval, seed_interval
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.paper import PAPER_XOR, TRAINED_AND_PLAYED
@@ -25,6 +25,7 @@ from diamond_attention.runs.settings import described_as, with_method
 from diamond_attention.worlds.spread import Spread
 
 DECISIONS = result_rows.RESULTS / "decisions.json"
+CROSS_CHECK = result_rows.RESULTS / "mappo_cross_check.csv"
 TUNING = result_rows.RESULTS / "baseline_tuning.csv"
 OURS = {"rank": ("xor", "xor-paper"), "none": ("xor-paper",), "dropout": ("xor-paper",)}
 """Masks and presets of our own lines."""
@@ -129,7 +130,24 @@ def tuning() -> str:
     return markdown_table(["method", "settings", "R at N=3", "by seed"], table)
 
 
+# --- Another implementation -----------------------------------------------------------------------
+
+
+def cross_check() -> str:
+    """MAPPO by BenchMARL and by us: mean over seeds, Student's interval, and every seed."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for row in result_rows.read(CROSS_CHECK):
+        scores[row["implementation"]].append(float(row["R"]))
+    table = []
+    for name, each in scores.items():
+        interval = score_interval(each)
+        by_seed = " ".join(f"{r:.0f}" for r in each)
+        table.append([name, f"{interval.mean:.0f} [{interval.low:.0f}, {interval.high:.0f}]", by_seed])
+    return markdown_table(["MAPPO of", "R at N=4", "by seed"], table)
+
+
 TABLES: dict[str, result_rows.Table] = {
+    "baselines-cross-check": cross_check,
     "baselines-xor": xor,
     "baselines-decisions": decisions,
     "baselines-tuning": tuning,

@@ -16,7 +16,7 @@ from diamond_attention.distributions.menu import Menu
 from diamond_attention.distributions.squashed import Squashed
 from diamond_attention.errors import UserError
 from diamond_attention.learning.masac import MasacSettings
-from diamond_attention.learning.off_policy import Kept, OffPolicyState, clipped, failed_part
+from diamond_attention.learning.off_policy import Kept, OffPolicyState, clipped, failed_part, kept_of, play_all
 from diamond_attention.learning.qmix import QmixSettings, qmix_loss
 from diamond_attention.learning.replay import add_rows, draw_places, empty_replay, rows_at
 from diamond_attention.learning.sac import sac_loss
@@ -141,19 +141,18 @@ def tiny(name: str, world, **changes) -> Settings:
 
 
 def played(settings: Settings) -> tuple:
-    """A learner after two updates, and what it keeps of them."""
+    """A learner, and eight steps that it would keep. Its slow copy differs, so that it matters who is asked."""
     learner, state = build_learner(settings), begin_learning(settings, 0)
-    update = jax.jit(lambda state: method_of(settings).update(learner, state)[0])
-    state = update(update(state))
-    return learner, state, rows_at(state.replay, jnp.arange(8))
+    batch = jax.jit(lambda state, key: kept_of(play_all(learner, state, key)[1]))(state, jax.random.key(5))
+    slow = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(jax.random.key(x.size), x.shape), state.slow)
+    return learner, state._replace(slow=slow), batch
 
 
 def test_qmix_targets_by_hand():
     """r + γ Q_slow(s', argmax of the weights' own values), and nothing after the end; spread has no end, XOR only."""
     settings = tiny("qmix", SPREAD, gamma=0.9, reward_scale=0.5)
     learner, state, batch = played(settings)
-    # Slow weights that differ, so that it matters who chooses and who values.
-    slow = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(jax.random.key(x.size), x.shape), state.weights)
+    slow = state.slow
     batch = batch._replace(terminated=jnp.arange(8) % 2 == 0)
     errors = []
     for i in range(8):

@@ -128,7 +128,8 @@ open({str(tmp_path / "going")!r}, "w").close()
 time.sleep(60)
 """
     waits = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 from diamond_attention.reproduce.make import run_to_its_end
 try:
     run_to_its_end([sys.executable, "-c", {saves!r}])

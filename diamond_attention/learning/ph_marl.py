@@ -33,20 +33,22 @@ def pyramid(inputs: int, agents: int) -> Sequence[int]:
 
 
 def described_ph_marl(policy: PortHamiltonianSettings, world: World) -> Described:
-    key, label, told = as_told(policy, "ph-marl", "pH-MARL")
+    key, label, told = as_told(policy, world, "ph-marl", "pH-MARL")
     return Described(key, label, colour="#999933", place=26, needs=f"two rounds with neighbours{told}")
 
 
 def described_gsa(policy: GsaSettings, world: World) -> Described:
     released = ("gsa-released", "GSA, as released") if policy.one_sided else ("gsa", "GSA")
-    key, label, told = as_told(policy, *released)
-    return Described(key, label, colour="#cc6677", place=25, needs=f"neighbours' goals{told}")
+    key, label, told = as_told(policy, world, *released)
+    return Described(key, label, colour="#cc6677", place=25, needs=f"a round with neighbours{told}")
 
 
-def as_told(policy: GsaSettings | PortHamiltonianSettings, key: str, label: str) -> tuple[str, str, str]:
-    """(key, label, what else a robot needs), by what an agent is told to make for."""
+def as_told(
+    policy: GsaSettings | PortHamiltonianSettings, world: World, key: str, label: str
+) -> tuple[str, str, str]:
+    """(key, label, what else a robot needs), by what an agent is told to make for, where there are goals at all."""
     if policy.goal == "own":
-        return key, label, ", a task of its own"
+        return key, label, ", a task of its own" if world.has_places else ""
     return f"{key}-nearest", f"{label}, nearest goal", ""
 
 
