@@ -37,14 +37,14 @@ from diamond_attention.command_options import (
     WatchOptions,
 )
 from diamond_attention.command_words import (
-    _known,
-    _known_preset,
-    _parse,
-    _parse_train,
-    _parse_with_variations,
-    _preset_name,
-    _suggestion,
-    _without_extensions,
+    known,
+    known_preset,
+    parse_options,
+    parse_train,
+    parse_with_variations,
+    preset_name,
+    suggestion,
+    without_extensions,
 )
 from diamond_attention.errors import Notice, UserError, shown
 from diamond_attention.learning.registry import METHODS
@@ -65,8 +65,8 @@ from diamond_attention.worlds.registry import WORLDS
 
 
 def train_command(arguments: Sequence[str]) -> int:
-    preset, rest = _preset_name("train", arguments)
-    options = _parse_train(preset, rest)
+    preset, rest = preset_name("train", arguments)
+    options = parse_train(preset, rest)
     seeds = parse_seeds(options.seeds)
     _choose_device(options.device, options.quiet)
     from diamond_attention.runs.train import train
@@ -87,7 +87,7 @@ def train_command(arguments: Sequence[str]) -> int:
 
 
 def resume_command(arguments: Sequence[str]) -> int:
-    options = _parse(ResumeOptions, arguments, "resume")
+    options = parse_options(ResumeOptions, arguments, "resume")
     group_folder(options.run)  # says what is wrong before a device is started
     _choose_device(options.device, options.quiet)
     from diamond_attention.runs.train import resume
@@ -96,7 +96,7 @@ def resume_command(arguments: Sequence[str]) -> int:
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
-    options, asked = _parse_with_variations(EvaluateOptions, arguments, "evaluate")
+    options, asked = parse_with_variations(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     from diamond_attention.evaluation.conditions import variant_to_play
     from diamond_attention.evaluation.evaluate import Play, check_rows, check_simulator, evaluate
@@ -132,13 +132,13 @@ def evaluate_command(arguments: Sequence[str]) -> int:
 
 
 def table_command(arguments: Sequence[str]) -> int:
-    options = _parse(TableOptions, arguments, "table")
+    options = parse_options(TableOptions, arguments, "table")
     _print_table(_runs(options.runs), as_json=options.json, as_markdown=options.markdown)
     return 0
 
 
 def figure_command(arguments: Sequence[str]) -> int:
-    options = _parse(FigureOptions, arguments, "figure")
+    options = parse_options(FigureOptions, arguments, "figure")
     runs = _runs(options.runs)
     _choose_device("cpu", quiet=True)
     from diamond_attention.reports.figures import draw_figures
@@ -149,7 +149,7 @@ def figure_command(arguments: Sequence[str]) -> int:
 
 
 def watch_command(arguments: Sequence[str]) -> int:
-    options, asked = _parse_with_variations(WatchOptions, arguments, "watch")
+    options, asked = parse_with_variations(WatchOptions, arguments, "watch")
     runs = _runs([options.run])
     _choose_device("cpu", quiet=True)
     from diamond_attention.evaluation.conditions import variant_to_play
@@ -178,7 +178,7 @@ def watch_command(arguments: Sequence[str]) -> int:
 
 
 def export_command(arguments: Sequence[str]) -> int:
-    options = _parse(ExportOptions, arguments, "export")
+    options = parse_options(ExportOptions, arguments, "export")
     runs = _runs([options.run])
     _choose_device("cpu", quiet=True)
     from diamond_attention.runs.bundle import export_policies
@@ -193,8 +193,8 @@ def export_command(arguments: Sequence[str]) -> int:
 
 
 def show_command(arguments: Sequence[str]) -> int:
-    preset, rest = _preset_name("show", arguments)
-    options = _parse_train(preset, rest, "show")
+    preset, rest = preset_name("show", arguments)
+    options = parse_train(preset, rest, "show")
     parse_seeds(options.seeds)
     settings = options.settings
     print(f"# {preset}: {PRESETS[preset][0]}")
@@ -246,8 +246,8 @@ def _first_line(kind: type) -> str:
 
 
 def bench_command(arguments: Sequence[str]) -> int:
-    options = _parse(BenchOptions, arguments, "bench")
-    _known_preset("bench", options.preset)
+    options = parse_options(BenchOptions, arguments, "bench")
+    known_preset("bench", options.preset)
     if "--seeds" in arguments and not options.seeds:
         raise UserError("--seeds needs a value after it.")
     if options.seeds and (min(options.seeds) < 1 or max(options.seeds) > MOST_SEEDS):
@@ -262,7 +262,7 @@ def bench_command(arguments: Sequence[str]) -> int:
 
 
 def demo_command(arguments: Sequence[str]) -> int:
-    options = _parse(DemoOptions, arguments, "demo")
+    options = parse_options(DemoOptions, arguments, "demo")
     _choose_device(None, options.quiet)
     from diamond_attention.demo import demo
 
@@ -270,7 +270,7 @@ def demo_command(arguments: Sequence[str]) -> int:
 
 
 def smaclite_replay_command(arguments: Sequence[str]) -> int:
-    options = _parse(SmacliteReplayOptions, arguments, "smaclite-replay")
+    options = parse_options(SmacliteReplayOptions, arguments, "smaclite-replay")
     _choose_device("cpu", quiet=True)  # in double precision, as the original computes
     from diamond_attention.worlds.smaclite import replay
 
@@ -295,8 +295,8 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         for name, entry in ENTRIES.items():
             print(f"  {name:12s} {entry.title}; {len(entry.groups)} groups of {entry.seeds} seeds")
         print()
-    options = _parse(ReproduceOptions, arguments, "reproduce")
-    entry = ENTRIES[_known(f"there is nothing called {shown(options.entry)} to reproduce", options.entry, ENTRIES)]
+    options = parse_options(ReproduceOptions, arguments, "reproduce")
+    entry = ENTRIES[known(f"there is nothing called {shown(options.entry)} to reproduce", options.entry, ENTRIES)]
     groups = chosen_groups(entry, options.only)
     full = f"0:{entry.seeds}" if options.scale == "full" else "0"
     seeds = parse_seeds(options.seeds or full)
@@ -357,10 +357,10 @@ def run_command(arguments: Sequence[str]) -> int:
         with warnings.catch_warnings(), interrupts_heard():
             warnings.simplefilter("always", Notice)
             warnings.showwarning = show_warning  # type: ignore[assignment]
-            arguments = _without_extensions(arguments)
+            arguments = without_extensions(arguments)
             name = arguments[0] if arguments else ""
             if name not in COMMANDS:
-                raise UserError(f"there is no command {name!r}{_suggestion(name, COMMANDS)}")
+                raise UserError(f"there is no command {name!r}{suggestion(name, COMMANDS)}")
             return COMMANDS[name](arguments[1:])
     except UserError as error:
         tell(error)

@@ -16,12 +16,12 @@ from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.ranges import OPTION, check_ranges
 from diamond_attention.refusals import check_words, read_options
-from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.settings import Settings, with_method
+from diamond_attention.runs.presets import PRESETS, with_method
+from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.registry import WORLDS
 
 
-def _without_extensions(arguments: Sequence[str]) -> list[str]:
+def without_extensions(arguments: Sequence[str]) -> list[str]:
     """Loads every `--with FILE.py` and gives back the other words. A word nobody can have meant is refused first."""
     check_words(arguments)
     rest: list[str] = []
@@ -38,14 +38,14 @@ def _without_extensions(arguments: Sequence[str]) -> list[str]:
     return rest
 
 
-def _parse(kind: type, arguments: Sequence[str], command: str) -> Any:
+def parse_options(kind: type, arguments: Sequence[str], command: str) -> Any:
     """A command's options, its numbers in their ranges."""
     options = read_options(kind, arguments, f"diamond {command}")
     check_ranges(options, OPTION)
     return options
 
 
-def _parse_with_variations(kind: type, arguments: Sequence[str], command: str) -> tuple[Any, dict[str, Any]]:
+def parse_with_variations(kind: type, arguments: Sequence[str], command: str) -> tuple[Any, dict[str, Any]]:
     """The options of a command, and what it is asked to vary of a world: what worlds declare in `varies`."""
     varied: dict[str, Any] = {}
     for world in WORLDS.values():
@@ -56,20 +56,20 @@ def _parse_with_variations(kind: type, arguments: Sequence[str], command: str) -
     with_them = dataclasses.make_dataclass(
         kind.__name__, varied.values(), bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
     )
-    parsed = _parse(with_them, arguments, command)
+    parsed = parse_options(with_them, arguments, command)
     return parsed, {name: getattr(parsed, name) for name in varied}
 
 
-def _parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
+def parse_train(preset: str, arguments: Sequence[str], command: str = "train") -> TrainOptions:
     """TrainOptions for a preset. The world, the policy and the method have options of their own, known only here."""
     settings = PRESETS[preset][1]
     chosen = _word_after("--method", arguments)
     if chosen is not None:
-        name = _known(f"--method is {shown(chosen)}, which does not exist", chosen, METHODS)
+        name = known(f"--method is {shown(chosen)}, which does not exist", chosen, METHODS)
         settings = settings if name == settings.method.name else with_method(settings, name)
     kind = _word_after("--policy.kind", arguments)
     if kind is not None and kind != settings.policy.kind:
-        _known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)
+        known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)
         settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
     own = settings.method.name.replace("-", "_")  # tyro writes it with - again
     method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
@@ -119,7 +119,7 @@ def _fields(instance: Any) -> dict[str, Any]:
     return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
 
 
-def _preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+def preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: diamond {command} PRESET [OPTIONS]; a preset first, then its options (--help lists them):\n")
         for name, (description, _) in PRESETS.items():
@@ -127,19 +127,19 @@ def _preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[
         raise SystemExit(0)
     if not arguments or arguments[0].startswith("-"):
         raise UserError(f"`diamond {command}` needs a preset first: {', '.join(PRESETS)}.")
-    return _known_preset(command, arguments[0]), arguments[1:]
+    return known_preset(command, arguments[0]), arguments[1:]
 
 
-def _known_preset(command: str, name: str) -> str:
-    return _known(f"`diamond {command}`: there is no preset {shown(name)}", name, PRESETS)
+def known_preset(command: str, name: str) -> str:
+    return known(f"`diamond {command}`: there is no preset {shown(name)}", name, PRESETS)
 
 
-def _known(sentence: str, name: str, known: Any) -> str:
-    if name not in known:
-        raise UserError(sentence + _suggestion(name, known))
+def known(sentence: str, name: str, names: Any) -> str:
+    if name not in names:
+        raise UserError(sentence + suggestion(name, names))
     return name
 
 
-def _suggestion(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."
+def suggestion(name: str, names: Any) -> str:
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}."

@@ -16,12 +16,12 @@ from result_rows import described
 from diamond_attention.bench.decisions import TEAM_SIZES, measure_decisions
 from diamond_attention.evaluation.statistics import score_interval, seed_interval
 from diamond_attention.learning.registry import METHODS
-from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.policies.diamond_settings import MASKS
 from diamond_attention.reports.paper import PAPER_XOR, TRAINED_AND_PLAYED
 from diamond_attention.reports.tables import markdown_table
 from diamond_attention.runs.environment import describe_environment
-from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.settings import described_as, with_method
+from diamond_attention.runs.presets import PRESETS, with_method
+from diamond_attention.runs.settings import described_as
 from diamond_attention.worlds.spread import Spread
 
 DECISIONS = result_rows.RESULTS / "decisions.json"
@@ -41,11 +41,9 @@ def xor() -> str:
     lines: dict[tuple[str, str, str], None] = {}
     for row in result_rows.read(xor_results.RESULTS):
         preset, mask = result_rows.preset_of(row), row["mask"]
-        if (row["dropout"] == "on" and mask == "dropout") or (
-            mask not in OURS and described(mask).place < FIRST_METHOD
-        ):
+        if (mask in MASKS and row["preset"] not in OURS.get(mask, ())) or row["shaped"] == "True":
             continue
-        if (mask in OURS and row["preset"] not in OURS[mask]) or row["shaped"] == "True":
+        if mask == "dropout" and row["dropout"] == "on":
             continue
         trained, played = _size(row["trained_on"]), (int(row["players"]), int(row["actions"]))
         if (trained, played) in TRAINED_AND_PLAYED:
@@ -60,9 +58,6 @@ def xor() -> str:
         table.append([policy.label, preset, policy.robot_needs, count, *cells])
     headings = [_sizes_as_text(*sizes) for sizes in TRAINED_AND_PLAYED]
     return markdown_table(["policy", "preset", "a robot needs", "seeds", *headings], table)
-
-
-FIRST_METHOD = min(each.described(each.policy, Spread()).place for each in METHODS.values() if each.described)
 
 
 def _xor_cell(rates: Mapping[tuple, list[float]], mask: str, preset: str, trained: tuple, played: tuple) -> str:
@@ -101,12 +96,9 @@ def decisions() -> str:
     for each in json.loads(DECISIONS.read_text())["measured"]:
         policy = described(each["policy"], Spread())
         times = {row["agents"]: row["median_milliseconds"] for row in each["decisions"]}
-        label = "Diamond Attention, rank mask" if each["method"] == "ppo" else policy.label
+        label = f"Diamond Attention, {policy.label}" if policy.key in MASKS else policy.label
         table.append([label, policy.robot_needs, *(f"{times[size]:.2f}" for size in TEAM_SIZES)])
     return markdown_table(["policy", "a robot needs", *(f"{size} agents, ms" for size in TEAM_SIZES)], table)
-
-
-assert DiamondSettings().mask == "rank"  # what the preset plays, and the line is called
 
 
 # --- Tuning ---------------------------------------------------------------------------------------

@@ -82,8 +82,7 @@ def compiled(what: str, seeds: int, envs: int, method: str | None = None) -> tup
     from diamond_attention.bench.timing import program_bytes
     from diamond_attention.learning.seeds import advance_seeds, stack_seeds
     from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
-    from diamond_attention.runs.presets import PRESETS
-    from diamond_attention.runs.settings import with_method
+    from diamond_attention.runs.presets import PRESETS, with_method
 
     chip = topologies.get_topology_desc("h200", "cuda", topology="1x1x1", target_config=H200).devices[0]
     place = jax.sharding.SingleDeviceSharding(chip)

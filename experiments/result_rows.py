@@ -4,11 +4,9 @@ A page marks where a table goes with <!-- NAME:begin --> and <!-- NAME:end -->. 
 """
 
 import csv
-import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.registry import METHODS
@@ -55,19 +53,8 @@ def preset_of(row: Mapping[str, str]) -> str:
 
 def described(mask: str, world: World | None = None) -> Described:
     """What readers call the policies of a row: by their mask or, of another method than ours, by the method."""
-    return {**MASKS, **{each.key: each for each in _methods(world or Xor())}}[mask]
-
-
-def _methods(world: World) -> Iterator[Described]:
-    for method in METHODS.values():
-        if method.described is not None:
-            changes: list[dict[str, Any]] = [{}]
-            if method.policy.kind in ("gsa", "ph-marl"):
-                changes.append({"goal": "nearest"})
-            if method.policy.kind == "gsa":
-                changes += [{"one_sided": True}, {"one_sided": True, "goal": "nearest"}]
-            for change in changes:
-                yield method.described(dataclasses.replace(method.policy, **change), world)
+    known = [each.described(each.policy, world or Xor()) for each in METHODS.values() if each.described is not None]
+    return {**MASKS, **{each.key: each for each in known}}[mask]
 
 
 def policy_name(mask: str, dropout: str = "", world: World | None = None) -> str:

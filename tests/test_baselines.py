@@ -29,8 +29,8 @@ from diamond_attention.reports.tables import as_markdown, table_lines
 from diamond_attention.runs.assemble import begin_learning
 from diamond_attention.runs.bundle import export_policy, load_policy
 from diamond_attention.runs.folder import open_run
-from diamond_attention.runs.presets import PRESETS
-from diamond_attention.runs.settings import Settings, described_as, with_method
+from diamond_attention.runs.presets import PRESETS, with_method
+from diamond_attention.runs.settings import Settings, described_as
 from diamond_attention.runs.train import resume, train
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
@@ -243,6 +243,9 @@ def test_a_baseline_trains_resumes_evaluates_and_is_exported_like_any_method(nam
     (again,) = resume(tmp_path / "group")
     ours, theirs = (r.checkpoints / "step_48" / "state.safetensors" for r in (again, straight))
     assert ours.read_bytes() == theirs.read_bytes()
+    film = tmp_path / "film.gif"
+    assert run_command(["watch", str(again.path), "--to", str(film), "--steps", "1"]) == 0
+    assert film.stat().st_size > 0
     rows = evaluate(again, episodes=2)
     assert [row["play"] for row in rows] == ["greedy", "greedy", "sampled", "sampled"]
     exported = export_policy(again, tmp_path / "exported")

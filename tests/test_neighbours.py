@@ -18,7 +18,8 @@ from diamond_attention.policies.port_hamiltonian import (
     dissipation_matrix,
     exchange_strengths,
 )
-from diamond_attention.runs.settings import Settings, with_method
+from diamond_attention.runs.presets import with_method
+from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.particles import Particles

@@ -29,7 +29,8 @@ from diamond_attention.policies.soft import SoftSettings
 from diamond_attention.runs import memory
 from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
 from diamond_attention.runs.memory import bytes_of, check_training_fits, training_bytes
-from diamond_attention.runs.settings import Settings, with_method
+from diamond_attention.runs.presets import with_method
+from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor

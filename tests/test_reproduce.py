@@ -11,14 +11,15 @@ import pytest
 
 from diamond_attention.command_line import COMMANDS, run_command
 from diamond_attention.command_options import EvaluateOptions
-from diamond_attention.command_words import _parse_train, _parse_with_variations
+from diamond_attention.command_words import parse_train, parse_with_variations
 from diamond_attention.errors import UserError
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.reproduce.entries import ENTRIES, Entry
 from diamond_attention.reproduce.make import _escaped, chosen_groups, gather, write_table
 from diamond_attention.reproduce.plan import plan, shortened
 from diamond_attention.runs.folder import open_run
-from diamond_attention.runs.settings import Settings, with_method
+from diamond_attention.runs.presets import with_method
+from diamond_attention.runs.settings import Settings
 
 TABLE_1 = ENTRIES["table1"]
 
@@ -40,11 +41,11 @@ def test_every_command_of_a_plan_is_one_that_anybody_could_type(scale, tmp_path)
             assert command in COMMANDS
             assert not step.done
             if command == "train":
-                options = _parse_train(words[0], words[1:])
+                options = parse_train(words[0], words[1:])
                 assert options.seeds.count(",") == entry.seeds - 1
                 assert (scale == "smoke") == (options.settings.total_steps == 16)
             else:
-                _parse_with_variations(EvaluateOptions, words, command)
+                parse_with_variations(EvaluateOptions, words, command)
 
 
 def test_a_quick_training_has_a_quarter_of_the_steps():
@@ -96,6 +97,12 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     capsys.readouterr()
     assert run_command(["reproduce", "table1", *small, "--out", here, "--merge", here]) == 2
     assert "seed 0 of xor_rank_2x2 is in" in capsys.readouterr().err
+    # A shorter training does not stand in for a longer one, and seeds are added from another folder.
+    longer = ["reproduce", "table1", "--scale", "quick", *small[2:], "--out", here]
+    assert run_command(longer) == 2
+    assert "holds another training: its total_steps is 16, and" in capsys.readouterr().err
+    assert run_command(["reproduce", "table1", *small, "--seeds", "0:2", "--out", here]) == 2
+    assert "was trained with seeds 0, and 0, 1 were asked for" in capsys.readouterr().err
 
 
 def _as_seed_1(group: Path, other: Path) -> None:
@@ -111,7 +118,7 @@ def _as_seed_1(group: Path, other: Path) -> None:
 
 
 def test_groups_that_nobody_made_are_named(tmp_path):
-    assert gather(TABLE_1.groups, [tmp_path]) == []
+    assert gather(TABLE_1.groups[0], [tmp_path], "full") == []
     with pytest.raises(UserError, match="no evaluated episodes"):
         write_table("table1", Entry("T", 1, ()), TABLE_1.groups, [tmp_path], "full")
 

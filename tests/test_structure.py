@@ -214,10 +214,10 @@ def test_commands_in_the_docs_parse(page, capsys):
     for words in commands_in((ROOT / page).read_text()):
         assert words[0] in command_line.COMMANDS, words
         if words[0] in ("train", "show"):
-            command_line._parse_train(words[1], words[2:])
+            command_line.parse_train(words[1], words[2:])
         elif words[0] != "list":
             options = "".join(part.capitalize() for part in words[0].split("-")) + "Options"
-            command_line._parse_with_variations(getattr(command_line, options), words[1:], words[0])
+            command_line.parse_with_variations(getattr(command_line, options), words[1:], words[0])
 
 
 def test_links_between_pages_lead_somewhere():

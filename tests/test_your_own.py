@@ -146,11 +146,11 @@ def test_the_commands_on_a_page_parse(page, own):
         assert files <= set(PAGES.values())
         words = [word for word in words if word != "--with" and word not in files]
         if name == "train":
-            command_line._parse_train(words[0], words[1:])
+            command_line.parse_train(words[0], words[1:])
         elif name in ("evaluate", "watch"):
-            command_line._parse_with_variations(getattr(command_line, f"{name.capitalize()}Options"), words, name)
+            command_line.parse_with_variations(getattr(command_line, f"{name.capitalize()}Options"), words, name)
         else:
-            command_line._parse(getattr(command_line, f"{name.capitalize()}Options"), words, name)
+            command_line.parse_options(getattr(command_line, f"{name.capitalize()}Options"), words, name)
 
 
 # --- All three together, from training to bench ---------------------------------------------------

@@ -40,6 +40,20 @@ class MethodSettings:
         return world.time_limit
 
 
+class RolloutSettings(MethodSettings):
+    """Of a method whose teams all play `steps` steps between two updates; episodes may be cut to train on."""
+
+    steps: int
+    cut_after: int | None
+
+    @property
+    def steps_per_update(self) -> int:
+        return self.envs * self.steps
+
+    def episode_steps(self, world: World) -> int:
+        return world.time_limit if self.cut_after is None else min(self.cut_after, world.time_limit)
+
+
 class Critic(Protocol):
     """The value of a state: one for the team, or one for each agent."""
 
@@ -83,8 +97,5 @@ class Method(NamedTuple):
     """A fresh state begun with this policy and with what else fits of another run's state if there is one."""
     described: Callable[[KindSettings, World], Described] | None = None
     """What readers call it with its own kind of policy, in that world; by default they call it by the policy."""
-    numbers: Callable[[str], Any] = lambda world: None
-    """The settings it begins with in the world of that name, where they were chosen for it. None: its defaults or, of
-    a relative such as MAPPO of PPO, the preset's numbers."""
     saved_part: Callable[[Learner, LearnerState], LearnerState] | None = None
     """What of a state a checkpoint keeps, the rest being None: all zero in a run that is resumed. By default all."""

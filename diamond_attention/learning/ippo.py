@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from jaxtyping import PRNGKeyArray
 
 from diamond_attention.build import interface_of
-from diamond_attention.learning.mappo import ONE_SIZE, WIDTH
+from diamond_attention.learning.mappo import WIDTH
 from diamond_attention.learning.ppo_method import PPO, begin_with
 from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
 from diamond_attention.policies.flat import FlatSettings, OwnCritic, observation_size
-from diamond_attention.policies.kind import Described, KindSettings
+from diamond_attention.policies.kind import ONE_SIZE, Described, KindSettings
 from diamond_attention.worlds.contract import World
 
 

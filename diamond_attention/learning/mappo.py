@@ -6,12 +6,11 @@ from jaxtyping import PRNGKeyArray
 
 from diamond_attention.learning.ppo_method import PPO, begin_with
 from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
-from diamond_attention.policies.flat import FlatSettings, StateCritic
-from diamond_attention.policies.kind import Described, KindSettings
+from diamond_attention.policies.flat import FlatSettings, StateCritic, state_size
+from diamond_attention.policies.kind import ONE_SIZE, Described, KindSettings
 from diamond_attention.worlds.contract import World, example_views
 
 WIDTH = FlatSettings.width
-ONE_SIZE = "nothing; one team size"
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,7 @@ class MappoSettings(RelativeOfPpoSettings):
 
 
 def central_critic(world: World, policy: KindSettings, key: PRNGKeyArray) -> StateCritic:
-    _, view = example_views(world)
-    features = sum(rows.shape[0] * (rows.shape[1] + 1) for rows in (view.agents, view.tasks))
-    return StateCritic(features, getattr(policy, "width", WIDTH), key=key)
+    return StateCritic(state_size(example_views(world)[1]), getattr(policy, "width", WIDTH), key=key)
 
 
 MAPPO = PPO._replace(

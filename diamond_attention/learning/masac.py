@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from diamond_attention.learning.mappo import ONE_SIZE
 from diamond_attention.learning.off_policy import off_policy_method
 from diamond_attention.learning.sac import SacSettings, sac_rules
-from diamond_attention.policies.kind import Described
+from diamond_attention.policies.kind import ONE_SIZE, Described
 from diamond_attention.policies.soft import SoftSettings
 
 HIDDEN = (256, 256)
@@ -23,5 +22,4 @@ MASAC = off_policy_method(
     SoftSettings(),
     sac_rules(lambda inputs, agents: HIDDEN),
     lambda policy, world: Described("masac", "MASAC", colour="#44aa99", place=24, needs=ONE_SIZE),
-    {"reward_scale": 0.1, "alpha_learning_rate": 1e-3},
 )

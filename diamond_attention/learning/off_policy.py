@@ -3,7 +3,7 @@
 play → replay → minibatches → metrics. What a method learns by is its `Rules`; the rest is here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from diamond_attention.learning.first_teams import first_teams
 from diamond_attention.learning.off_policy_settings import OffPolicySettings
 from diamond_attention.learning.replay import add_rows, draw_places, empty_replay, rows_at
 from diamond_attention.learning.rollout import Experience, collect
-from diamond_attention.learning.seeds import name_of_entry
+from diamond_attention.learning.seeds import name_of_broken
 from diamond_attention.play import TeamState
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import Described, KindSettings
@@ -28,16 +28,6 @@ from diamond_attention.worlds.contract import World
 
 Weights = Any
 """What gradients reach, as a NamedTuple; its `policy` is the one that plays."""
-# One choice and its reward: nothing comes after it, so slow copies may follow fast, and little need be kept.
-ONE_STEP: dict[str, Any] = {
-    **{"envs": 512, "gradient_steps": 4, "batch": 512, "replay": 16_384, "warmup": 2048},
-    **{"learning_rate": 1e-3, "tau": 0.02},
-}
-# Chosen at three agents (results/baseline_tuning.csv). As our PPO: a short horizon, and episodes cut at 100 steps.
-PARTICLES: dict[str, Any] = {
-    **{"envs": 512, "steps": 8, "gradient_steps": 24, "batch": 2048, "replay": 262_144, "warmup": 16_384},
-    **{"learning_rate": 1e-3, "anneal": True, "gamma": 0.95, "cut_after": 100},
-}
 KEPT_TENSORS = ("view.agents", "view.tasks", "team_view", "next_view.agents", "next_view.tasks", "action", "reward")
 
 
@@ -250,11 +240,7 @@ def policy_of(state: OffPolicyState) -> Policy:
 
 
 def failed_part(state: OffPolicyState, failure: int) -> str:
-    """The name behind a failure number: what was to be kept, then the loss, then every entry of the gradient."""
-    names = [*KEPT_TENSORS, "loss"]
-    if failure <= len(names):
-        return names[failure - 1]
-    return "gradient." + name_of_entry(state.weights, failure - len(names) - 1)
+    return name_of_broken(KEPT_TENSORS, state.weights, failure)
 
 
 def saved_part(learner: Learner, state: OffPolicyState) -> OffPolicyState:
@@ -273,10 +259,7 @@ def off_policy_method(
     policy: KindSettings,
     rules: Rules,
     described: Callable[[KindSettings, World], Described],
-    particle_numbers: Mapping[str, Any] | None = None,
 ) -> Method:
-    """`particle_numbers`: the method's own for Simple Spread and Food Collection, besides those all share."""
-    particles = settings(**PARTICLES, **(particle_numbers or {}))
     return Method(
         settings=settings,
         policy=policy,
@@ -288,5 +271,4 @@ def off_policy_method(
         start_from=start_from,
         described=described,
         saved_part=saved_part,
-        numbers={"xor": settings(**ONE_STEP), "spread": particles, "food": particles}.get,
     )

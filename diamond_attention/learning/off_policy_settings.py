@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from diamond_attention.errors import UserError
-from diamond_attention.learning.contract import MethodSettings
+from diamond_attention.learning.contract import RolloutSettings
 from diamond_attention.ranges import Between, check_ranges
-from diamond_attention.worlds.contract import World
 
 
 @dataclass(frozen=True)
-class OffPolicySettings(MethodSettings):
+class OffPolicySettings(RolloutSettings):
     """Play a little, keep the steps, learn from steps drawn among all that are kept."""
 
     memory_settings = ("replay", "envs", "batch")
@@ -58,10 +57,3 @@ class OffPolicySettings(MethodSettings):
             raise UserError(
                 f"{self.name}.warmup is {self.warmup}, and {self.name}.replay keeps {self.replay} steps; lower it."
             )
-
-    @property
-    def steps_per_update(self) -> int:
-        return self.envs * self.steps
-
-    def episode_steps(self, world: World) -> int:
-        return world.time_limit if self.cut_after is None else min(self.cut_after, world.time_limit)

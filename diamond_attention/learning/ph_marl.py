@@ -7,6 +7,7 @@ from diamond_attention.learning.off_policy import off_policy_method
 from diamond_attention.learning.sac import SacSettings, Team, sac_rules
 from diamond_attention.policies.gsa import GsaSettings
 from diamond_attention.policies.kind import Described
+from diamond_attention.policies.neighbours import NeighbourSettings
 from diamond_attention.policies.port_hamiltonian import PortHamiltonianSettings
 from diamond_attention.worlds.contract import World
 
@@ -43,9 +44,7 @@ def described_gsa(policy: GsaSettings, world: World) -> Described:
     return Described(key, label, colour="#cc6677", place=25, needs=f"a round with neighbours{told}")
 
 
-def as_told(
-    policy: GsaSettings | PortHamiltonianSettings, world: World, key: str, label: str
-) -> tuple[str, str, str]:
+def as_told(policy: NeighbourSettings, world: World, key: str, label: str) -> tuple[str, str, str]:
     """(key, label, what else a robot needs), by what an agent is told to make for, where there are goals at all."""
     if policy.goal == "own":
         return key, label, ", a task of its own" if world.has_places else ""

@@ -13,7 +13,7 @@ from diamond_attention.learning.contract import Learner, Method
 from diamond_attention.learning.first_teams import first_teams
 from diamond_attention.learning.ppo import ROLLOUT_TENSORS, PpoState, Weights, collect_all, optimiser, update
 from diamond_attention.learning.ppo_settings import PpoSettings
-from diamond_attention.learning.seeds import name_of_entry
+from diamond_attention.learning.seeds import name_of_broken
 from diamond_attention.learning.value_scale import ValueScale
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.critics import CommonCritic
@@ -61,11 +61,7 @@ def policy_of(state: PpoState) -> Policy:
 
 
 def failed_part(state: PpoState, failure: int) -> str:
-    """The name behind a failure number: rollout tensors, then the loss, then every entry of the gradient."""
-    names = [*ROLLOUT_TENSORS, "loss"]
-    if failure <= len(names):
-        return names[failure - 1]
-    return "gradient." + name_of_entry(state.weights, failure - len(names) - 1)
+    return name_of_broken(ROLLOUT_TENSORS, state.weights, failure)
 
 
 def start_from(fresh: PpoState, policy: Policy, other: PpoState | None) -> PpoState:

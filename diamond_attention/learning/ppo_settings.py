@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from diamond_attention.errors import UserError
-from diamond_attention.learning.contract import MethodSettings
+from diamond_attention.learning.contract import RolloutSettings
 from diamond_attention.ranges import Between, check_ranges
-from diamond_attention.worlds.contract import World
 
 Ratio = Literal["joint", "agent"]
 Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class PpoSettings(MethodSettings):
+class PpoSettings(RolloutSettings):
     """PPO with a shared policy and a critic of the team. Each number says what it does when you raise it."""
 
     name = "ppo"
@@ -75,13 +74,6 @@ class PpoSettings(MethodSettings):
             raise UserError(
                 f"{self.name}.batch is 1, and advantages cannot be normalised over one sample; use 2 or more."
             )
-
-    @property
-    def steps_per_update(self) -> int:
-        return self.envs * self.steps
-
-    def episode_steps(self, world: World) -> int:
-        return world.time_limit if self.cut_after is None else min(self.cut_after, world.time_limit)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from diamond_attention.actions import Continuous
 from diamond_attention.build import build_policy
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import Learner
-from diamond_attention.learning.mappo import ONE_SIZE
 from diamond_attention.learning.off_policy import Kept, Rules, off_policy_method
 from diamond_attention.learning.off_policy_settings import OffPolicySettings
-from diamond_attention.policies.flat import state_of
-from diamond_attention.policies.kind import Described
+from diamond_attention.policies.flat import state_of, state_size
+from diamond_attention.policies.kind import ONE_SIZE, Described
 from diamond_attention.policies.q_values import Mixer, QPolicy, QSettings
 from diamond_attention.ranges import Between
 from diamond_attention.view import AgentView, TeamView
@@ -51,9 +50,12 @@ def begin(learner: Learner, key: PRNGKeyArray) -> QmixWeights:
         raise UserError(
             f"policy.kind is {learner.policy.kind}, and method qmix learns values of actions; use q-values."
         )
-    _, view = example_views(learner.world)
-    features = sum(rows.shape[0] * (rows.shape[1] + 1) for rows in (view.agents, view.tasks))
-    mixer = Mixer(features, learner.world.max_agents, learner.method.mixer_width, key=mixer_key)
+    mixer = Mixer(
+        state_size(example_views(learner.world)[1]),
+        learner.world.max_agents,
+        learner.method.mixer_width,
+        key=mixer_key,
+    )
     return before_playing(learner, QmixWeights(policy, mixer), jnp.zeros(()))
 
 

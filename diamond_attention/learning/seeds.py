@@ -86,11 +86,18 @@ def name_of_failure(method: Method, state: LearnerState, failure: int) -> str:
     return method.failed_part(state, failure) if failure > 0 else list(_floats(state))[-failure - 1]
 
 
-def name_of_entry(tree: Any, entry: int) -> str:
-    """Which array of a pytree holds the number at that place, all arrays laid out one after the other."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+def name_of_broken(tensors: Sequence[str], weights: Any, failure: int) -> str:
+    """What a method's failure number stands for: a tensor it learns from, the loss, or an entry of the gradient.
+
+    Entries are counted through all arrays of the weights, laid out one after the other.
+    """
+    names = [*tensors, "loss"]
+    if failure <= len(names):
+        return names[failure - 1]
+    entry = failure - len(names) - 1
+    for path, leaf in jax.tree_util.tree_leaves_with_path(weights):
         if entry < leaf.size:
-            return jax.tree_util.keystr(path, simple=True, separator=".")
+            return "gradient." + jax.tree_util.keystr(path, simple=True, separator=".")
         entry -= leaf.size
     raise ValueError("no tensor has that number")
 

@@ -54,6 +54,11 @@ def state_of(view: TeamView) -> Float[Array, " feature"]:
     return _flat(view.agents, view.agent_present, view.tasks, view.task_present)
 
 
+def state_size(view: TeamView) -> int:
+    """How many numbers that is, of a view or its shapes."""
+    return sum(rows.shape[0] * (rows.shape[1] + 1) for rows in (view.agents, view.tasks))
+
+
 def _flat(
     agents: Float[Array, "agent f"],
     agent_present: Bool[Array, " agent"],

@@ -1,7 +1,7 @@
 """GSA: the ablation of pH-MARL (Sebastian et al.) that keeps its attention and drops its physics."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -9,46 +9,31 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from diamond_attention.distributions.either import Distribution
-from diamond_attention.errors import UserError
 from diamond_attention.policies.contract import IndependentPolicy
 from diamond_attention.policies.kind import Interface
 from diamond_attention.policies.neighbours import (
     ChannelNetwork,
     Goal,
     Neighbourhood,
+    NeighbourSettings,
     Space,
     answer_with,
     neighbourhoods,
     space_of,
 )
-from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView
 
 HIDDEN = 6
 
 
 @dataclass(frozen=True)
-class GsaSettings:
+class GsaSettings(NeighbourSettings):
     """Attention over channels on what neighbours tell; plays any team size."""
 
     kind: Literal["gsa"] = "gsa"
     """Which kind of policy this is; every kind has settings of its own."""
-    goal: Goal = "own"
-    """What an agent is told to make for: the task with its own number, as published for Simple Spread, or the nearest
-    one, which needs no number."""
-    radius: Annotated[float, Between(0, 1_000_000, low_left_out=True)] = 0.45
-    """Neighbours further away than this are not heard."""
     one_sided: bool = False
     """Whether the last layer ends in SiLU, as in the released code. Its mean force is then never below -0.27."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "policy.")
-        check_goal(self.goal)
-
-
-def check_goal(goal: str) -> None:
-    if goal not in get_args(Goal):
-        raise UserError(f"policy.goal is {goal!r}; it must be one of {', '.join(get_args(Goal))}.")
 
 
 class GsaPolicy(IndependentPolicy):

@@ -28,6 +28,10 @@ class Interface(NamedTuple):
     """Whether rows of a view begin with a place, and those of agents go on with a velocity."""
 
 
+ONE_SIZE = "nothing; one team size"
+"""What a robot needs that decides on a flat view of its own."""
+
+
 class Described(NamedTuple):
     """One kind of policy with its settings, for readers of tables and figures."""
 

@@ -9,7 +9,8 @@ goal, and what would be its force along an axis is the logit of that action. How
 not published; under any such mapping equal players answer equally.
 """
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -25,9 +26,26 @@ from diamond_attention.errors import UserError
 from diamond_attention.policies.flat import allowed_actions
 from diamond_attention.policies.kind import Interface
 from diamond_attention.policies.soft import within
+from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, as_each_viewer_lists
 
 Goal = Literal["own", "nearest"]
+
+
+@dataclass(frozen=True)
+class NeighbourSettings:
+    """What both kinds let one choose."""
+
+    goal: Goal = "own"
+    """What an agent is told to make for: the task with its own number, as published for Simple Spread, or the nearest
+    one, which needs no number."""
+    radius: Annotated[float, Between(0, 1_000_000, low_left_out=True)] = 0.45
+    """Neighbours further away than this are not heard."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "policy.")
+        if self.goal not in get_args(Goal):
+            raise UserError(f"policy.goal is {self.goal!r}; it must be one of {', '.join(get_args(Goal))}.")
 
 
 class Space(NamedTuple):

@@ -9,7 +9,7 @@ says of the other, which R must know from both sides.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -18,17 +18,16 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from diamond_attention.distributions.either import Distribution
 from diamond_attention.policies.contract import IndependentPolicy
-from diamond_attention.policies.gsa import check_goal
 from diamond_attention.policies.kind import Interface
 from diamond_attention.policies.neighbours import (
     ChannelNetwork,
     Goal,
+    NeighbourSettings,
     Space,
     answer_with,
     neighbourhoods,
     space_of,
 )
-from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, as_each_viewer_lists
 
 HIDDEN, WIDTH_HIDDEN = 8, 6
@@ -40,20 +39,11 @@ Said = Float[Array, "viewer agent 16"]
 
 
 @dataclass(frozen=True)
-class PortHamiltonianSettings:
+class PortHamiltonianSettings(NeighbourSettings):
     """Forces that keep the team a port-Hamiltonian system, from what neighbours tell; plays any team size."""
 
     kind: Literal["ph-marl"] = "ph-marl"
     """Which kind of policy this is; every kind has settings of its own."""
-    goal: Goal = "own"
-    """What an agent is told to make for: the task with its own number, as published for Simple Spread, or the nearest
-    one, which needs no number."""
-    radius: Annotated[float, Between(0, 1_000_000, low_left_out=True)] = 0.45
-    """Neighbours further away than this are not heard."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "policy.")
-        check_goal(self.goal)
 
 
 class PortHamiltonianPolicy(IndependentPolicy):

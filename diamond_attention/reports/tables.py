@@ -22,9 +22,9 @@ from diamond_attention.reports.episodes import by_size_and_play, newest_episodes
 from diamond_attention.reports.paper import paper_number
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.metrics import COLUMNS as METRICS
-from diamond_attention.runs.presets import PRESETS
+from diamond_attention.runs.presets import PRESETS, with_method
 from diamond_attention.runs.rows import read_rows
-from diamond_attention.runs.settings import Settings, described_as, flat, to_json, with_method
+from diamond_attention.runs.settings import Settings, described_as, flat, to_json
 from diamond_attention.worlds.contract import Scoring, TeamSize, World
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from diamond_attention.errors import UserError
 from diamond_attention.reports.tables import Line, as_json, as_markdown, headings, table_lines, text_rows
 from diamond_attention.reproduce.entries import Entry, Group
-from diamond_attention.reproduce.plan import SHORTENED, Scale, Step, note_played
+from diamond_attention.reproduce.plan import SHORTENED, Scale, Step, note_played, runs_in
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import make_folders, write_file
-from diamond_attention.runs.folder import Run, find_runs, is_run, seeds_in
+from diamond_attention.runs.folder import Run
 
 Say = Callable[[str], None]
 
@@ -68,30 +68,26 @@ def run_to_its_end(command: Sequence[str]) -> int:
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def gather(groups: Sequence[Group], roots: Sequence[Path]) -> list[Run]:
-    """The runs of these groups in all folders, each seed of a group once."""
-    runs: list[Run] = []
-    for group in groups:
-        found: dict[int, Run] = {}
-        for root in roots:
-            folder = root / group.name
-            members = [member for member in seeds_in(folder) if is_run(member)] if folder.is_dir() else []
-            for run in find_runs(members):
-                if run.seed in found:
-                    raise UserError(
-                        f"seed {run.seed} of {group.name} is in {found[run.seed].path.parent} and in {folder}; leave "
-                        "one of the folders out."
-                    )
-                found[run.seed] = run
-        runs += found.values()
-    return runs
+def gather(group: Group, roots: Sequence[Path], scale: Scale) -> list[Run]:
+    """The runs of a group in all folders, each seed once."""
+    found: dict[int, Run] = {}
+    for root in roots:
+        for run in runs_in(root / group.name, group, scale):
+            if run.seed in found:
+                raise UserError(
+                    f"seed {run.seed} of {group.name} is in {found[run.seed].path.parent} and in "
+                    f"{run.path.parent}; leave one of the folders out."
+                )
+            found[run.seed] = run
+    return list(found.values())
 
 
 def write_table(name: str, entry: Entry, groups: Sequence[Group], roots: Sequence[Path], scale: Scale) -> Path:
     """NAME.md, .tex, .csv and .json in the first of the folders."""
-    runs = gather(groups, roots)
+    found = {group.name: gather(group, roots, scale) for group in groups}
+    runs = [run for each in found.values() for run in each]
+    missing = [name for name, each in found.items() if not each]
     lines = table_lines(runs)
-    missing = [group.name for group in groups if not gather([group], roots)]
     about = preface(entry, scale, lines, runs, missing)
     make_folders(roots[0])
     texts = {

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from diamond_attention.command_words import _parse_train
+from diamond_attention.command_words import parse_train
+from diamond_attention.errors import UserError
 from diamond_attention.reproduce.entries import Group
 from diamond_attention.runs.files import is_there, make_folders, read_json, write_json
-from diamond_attention.runs.folder import find_runs, is_run, seeds_in
-from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.folder import Run, find_runs, is_run, seeds_in
+from diamond_attention.runs.settings import Settings, flat, to_json
 
 Scale = Literal["smoke", "quick", "full"]
 SHORTENED = {"smoke": "two updates of tiny networks, to see that everything runs", "quick": "a quarter of the steps"}
@@ -39,14 +40,42 @@ def plan(groups: Sequence[Group], scale: Scale, seeds: Sequence[int], out: Path)
 
 
 def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -> Step:
-    members = [member for member in seeds_in(folder) if is_run(member)] if is_there(folder) else []
-    if members:
-        ended = all(run.finished is not None or run.failure is not None for run in find_runs([folder]))
-        return Step(group.name, ("resume", str(folder)), ended)
+    words, _ = training(group, scale)
+    runs = runs_in(folder, group, scale)
+    if not runs:
+        asked = ("--seeds", ",".join(map(str, seeds)), "--out", str(folder))
+        return Step(group.name, ("train", *words, *asked), done=False)
+    if set(runs[0].group_seeds) != set(seeds):
+        there, wanted = (", ".join(map(str, each)) for each in (runs[0].group_seeds, seeds))
+        raise UserError(
+            f"{folder} was trained with seeds {there}, and {wanted} were asked for; name another folder with --out, "
+            "and put both in one table with --merge."
+        )
+    ended = all(run.finished is not None or run.failure is not None for run in runs)
+    return Step(group.name, ("resume", str(folder)), ended)
+
+
+def training(group: Group, scale: Scale) -> tuple[tuple[str, ...], Settings]:
+    """What `diamond train` is told of a group, and the settings that it makes of it."""
     preset, *options = group.train
-    shorter = shortened(_parse_train(preset, options).settings, scale)
-    words = ("train", *group.train, *shorter, "--seeds", ",".join(map(str, seeds)), "--out", str(folder))
-    return Step(group.name, words, done=False)
+    words = (preset, *options, *shortened(parse_train(preset, options).settings, scale))
+    return words, parse_train(preset, words[1:]).settings
+
+
+def runs_in(folder: Path, group: Group, scale: Scale) -> list[Run]:
+    """The runs of a group in a folder. A shorter training, or one with other settings, may not stand in its table."""
+    members = [member for member in seeds_in(folder) if is_run(member)] if is_there(folder) else []
+    runs = find_runs(members)
+    settings = to_json(training(group, scale)[1]) if runs else {}
+    for run in runs:
+        if to_json(run.settings) != settings:
+            there, asked = dict(flat(to_json(run.settings))), dict(flat(settings))
+            name = next(each for each in ("total_steps", *asked, *there) if there.get(each) != asked.get(each))
+            raise UserError(
+                f"{run.path} holds another training: its {name} is {there.get(name)}, and {asked.get(name)} is "
+                "needed here; name another folder with --out."
+            )
+    return runs
 
 
 def shortened(settings: Settings, scale: Scale) -> tuple[str, ...]:

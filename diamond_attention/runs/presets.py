@@ -1,9 +1,11 @@
 """Named settings. A preset says where its numbers come from and, if they are ours, what differs and why."""
 
 import dataclasses
+from typing import Any
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.registry import METHODS, settings_like
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.food import Food
@@ -208,3 +210,38 @@ def register_preset(name: str, description: str, settings: Settings) -> None:
     if PRESETS.get(name, (description, settings)) != (description, settings):
         raise UserError(f"there is already a preset called {name!r}; choose another name.")
     PRESETS[name] = (description, settings)
+
+
+# --- Other methods --------------------------------------------------------------------------------
+
+# One choice and its reward: nothing comes after it, so slow copies may follow fast, and little need be kept.
+ONE_STEP: dict[str, Any] = {
+    **{"envs": 512, "gradient_steps": 4, "batch": 512, "replay": 16_384, "warmup": 2048},
+    **{"learning_rate": 1e-3, "tau": 0.02},
+}
+# Chosen at three agents (results/baseline_tuning.csv). As our PPO: a short horizon, and episodes cut at 100 steps.
+PARTICLES: dict[str, Any] = {
+    **{"envs": 512, "steps": 8, "gradient_steps": 24, "batch": 2048, "replay": 262_144, "warmup": 16_384},
+    **{"learning_rate": 1e-3, "anneal": True, "gamma": 0.95, "cut_after": 100},
+}
+MASAC_PARTICLES: dict[str, Any] = {**PARTICLES, "reward_scale": 0.1, "alpha_learning_rate": 1e-3}
+
+CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
+    "qmix": {"xor": ONE_STEP, "spread": PARTICLES, "food": PARTICLES},
+    "masac": {"xor": ONE_STEP, "spread": MASAC_PARTICLES, "food": MASAC_PARTICLES},
+    "gsa": {"xor": ONE_STEP, "spread": PARTICLES, "food": PARTICLES},
+    "ph-marl": {"xor": ONE_STEP, "spread": PARTICLES, "food": PARTICLES},
+}
+"""Method -> world -> the numbers that off-policy methods begin with there; no preset has any for them."""
+
+
+def with_method(settings: Settings, name: str) -> Settings:
+    """The same run by another method, with that one's own policy.
+
+    Its numbers are those chosen for it in this world; else its defaults or, of a relative such as MAPPO of PPO, the
+    numbers of these settings.
+    """
+    method = METHODS[name]
+    numbers = CHOSEN.get(name, {}).get(settings.world.name)
+    chosen = settings_like(method, settings.method) if numbers is None else method.settings(**numbers)
+    return dataclasses.replace(settings, method=chosen, policy=method.policy)

@@ -17,7 +17,7 @@ import tyro
 
 from diamond_attention.errors import LONGEST_SHOWN, UserError, shown
 from diamond_attention.learning.ppo_settings import PpoSettings
-from diamond_attention.learning.registry import METHODS, settings_like
+from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.policies.kind import Described
 from diamond_attention.policies.registry import POLICIES, described
@@ -120,13 +120,6 @@ def described_as(settings: Settings) -> Described:
     if method.described is not None and settings.policy.kind == method.policy.kind:
         return method.described(settings.policy, settings.world)
     return described(settings.policy)
-
-
-def with_method(settings: Settings, name: str) -> Settings:
-    """The same run by another method, with that one's own policy, and with its own numbers where it has some."""
-    method = METHODS[name]
-    numbers = method.numbers(settings.world.name) or settings_like(method, settings.method)
-    return dataclasses.replace(settings, method=numbers, policy=method.policy)
 
 
 def described_world(world: World) -> dict[str, Any]:
