@@ -105,7 +105,7 @@ def decisions() -> str:
 
 
 def tuning() -> str:
-    """Every setting tried, the best of each method first."""
+    """The three best settings of each method, and how many were tried."""
     found: dict[str, list[tuple[float, list[str]]]] = defaultdict(list)
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in result_rows.read(TUNING):
@@ -115,11 +115,11 @@ def tuning() -> str:
         cells = [f"{mean:.0f}" if all(scores) else "not finished", " ".join(f"{float(s):.0f}" for s in scores if s)]
         found[method].append((mean, [settings, *cells]))
     table = [
-        [described(method, Spread()).label if i == 0 else "", *cells]
+        [*([described(method, Spread()).label, str(len(found[method]))] if i == 0 else ["", ""]), *cells]
         for method in sorted(found, key=result_rows.place_of)
-        for i, (_, cells) in enumerate(sorted(found[method], key=lambda each: -each[0]))
+        for i, (_, cells) in enumerate(sorted(found[method], key=lambda each: -each[0])[:3])
     ]
-    return markdown_table(["method", "settings", "R at N=3", "by seed"], table)
+    return markdown_table(["method", "tried", "the three best settings", "R at N=3", "by seed"], table)
 
 
 # --- Another implementation -----------------------------------------------------------------------
