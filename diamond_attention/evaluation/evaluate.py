@@ -67,7 +67,8 @@ def evaluate(
     check_rows(episodes, len(sizes), len(play))
     world = padded(variant_to_play(run) if world is None else world, sizes)
     check_sizes(settings, world, sizes)
-    on = partial(evaluate, run, episodes=episodes, play=play, dropout=dropout, seed=seed, checkpoint=checkpoint)
+    where = partial(evaluate, run, seed=seed, checkpoint=checkpoint, simulator=simulator)
+    on = partial(where, episodes=episodes, play=play, dropout=dropout)
     if len(sizes) > 1 and not POLICIES[settings.policy.kind].any_size:  # side by side, the smaller would be padded
         return [row for size in sizes for row in on(sizes=[size], world=world, progress=progress)]
     if world.apart() != (world,):

@@ -340,7 +340,8 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, *line.tags, line.overrides]))
-        by = "" if line.method in ("ppo", line.mask) else f", {line.method}"
+        # A method's own policies have keys that begin with its name.
+        by = "" if line.method == "ppo" or line.mask.startswith(line.method) else f", {line.method}"
         pairs[(line.policy + by, name, line.trained_on, line.played_at, line.simulator)][line.play] = line
     rows = []
     for (policy, name, trained_on, played_at, simulator), by_play in pairs.items():

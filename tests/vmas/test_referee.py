@@ -1,6 +1,7 @@
 """Trained policies on the real VMAS; runs only where the `vmas` extra is installed."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,10 @@ pytest.importorskip("vmas.simulator.environment")
 from diamond_attention import PolicySettings, Settings, build_policy, train
 from diamond_attention.command_line import run_command
 from diamond_attention.evaluation import vmas, vmas_bridge
-from diamond_attention.evaluation.evaluate import play_episodes
+from diamond_attention.evaluation.evaluate import evaluate, play_episodes
 from diamond_attention.evaluation.vmas import play_on_vmas
 from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.rows import read_rows
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.spread import Spread
@@ -103,6 +105,15 @@ def test_both_simulators_agree_on_a_policys_score():
         # Different starts, so equal up to the spread of a mean over 256 episodes.
         spread = np.hypot(ours[name].std(), theirs[name].std()) / np.sqrt(episodes)
         assert abs(ours[name].mean() - theirs[name].mean()) < 4 * spread
+
+
+def test_a_policy_that_is_built_for_each_size_plays_all_of_them_on_vmas(tmp_path):
+    small = {"envs": 4, "steps": 2, "replay": 16, "warmup": 8, "batch": 8}
+    settings = with_method(Settings(world=Spread(), agents="2", total_steps=16), "gsa")
+    settings = replace(settings, method=replace(settings.method, gradient_steps=1, **small))
+    (run,) = train(settings, [0], tmp_path)
+    rows = evaluate(run, sizes=[TeamSize(2, 2), TeamSize(3, 3)], episodes=2, play=["greedy"], simulator="vmas")
+    assert [(row["simulator"], row["agents"]) for row in rows] == [("vmas", 2)] * 2 + [("vmas", 3)] * 2
 
 
 def test_evaluate_appends_rows_of_both_simulators(tmp_path, capsys):
