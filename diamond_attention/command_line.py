@@ -287,27 +287,17 @@ def smaclite_replay_command(arguments: Sequence[str]) -> int:
 
 def reproduce_command(arguments: Sequence[str]) -> int:
     from diamond_attention.reproduce.entries import ENTRIES
-    from diamond_attention.reproduce.make import carry_out, chosen_groups, write_table
-    from diamond_attention.reproduce.plan import plan
+    from diamond_attention.reproduce.reproduce import reproduce
 
     if arguments and arguments[0] in ("-h", "--help"):
         print("what can be made, each with its groups of seeds:\n")
         for name, entry in ENTRIES.items():
-            print(f"  {name:12s} {entry.title}; {len(entry.groups)} groups of {entry.seeds} seeds")
-        print()
+            print(f"  {name:12s} {entry.title}; {len(entry.wanted)} groups")
+        print(f"  {'all':12s} all of it\n")
     options = parse_options(ReproduceOptions, arguments, "reproduce")
-    entry = ENTRIES[known(f"there is nothing called {shown(options.entry)} to reproduce", options.entry, ENTRIES)]
-    groups = chosen_groups(entry, options.only)
-    full = f"0:{entry.seeds}" if options.scale == "full" else "0"
-    seeds = parse_seeds(options.seeds or full)
-    steps = list(plan(groups, options.scale, seeds, options.out))
-    if options.dry_run:
-        for step in steps:
-            print(f"{'done ' if step.done else 'to do'} diamond {' '.join(step.words)}")
-        return 0
-    carry_out(steps, options.out, print)
-    print(f"wrote {write_table(options.entry, entry, groups, [options.out, *options.merge], options.scale)}")
-    return 0
+    names = (*ENTRIES, "all")
+    known(f"there is nothing called {shown(options.entry)} to reproduce", options.entry, names)
+    return reproduce(options)
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {

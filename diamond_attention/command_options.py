@@ -41,22 +41,26 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """Make a table of the paper: train what is missing, go on with what was stopped, play, and write it."""
+    """Make a result of the paper: train what is missing, go on with what was stopped, play, and write it."""
 
     entry: tyro.conf.Positional[str]
-    """Which: `diamond reproduce --help` lists them."""
+    """Which, or all: `diamond reproduce --help` lists them."""
     scale: Literal["smoke", "quick", "full"] = "full"
-    """smoke: two updates each, to see that all runs. quick: one seed, a quarter of the steps; not comparable."""
+    """smoke: two updates each, to see that all runs. quick: one seed, shortened for two cores; not comparable."""
     seeds: str | None = None
     """Training seeds: 3, or 0:10, or 0,5,7; by default all of a full table, and 0 of a shorter one."""
     out: Path = Path("reproduced")
-    """Folder for the runs and the table."""
+    """Folder for the runs, tables, figures and report.html."""
     only: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Only groups with a name like this, such as 'xor_rank_*'; may be given several times."""
     merge: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
-    """Another machine's folder, whose seeds the table shows too; may be given several times."""
+    """Another machine's folder, or a file of packed runs (.runs.tar.xz), to show too; may be given several times."""
+    jobs: Annotated[int, Between(1, 64)] = 1
+    """Groups of seeds that go on side by side."""
+    redraw: bool = False
+    """Train and play nothing: write tables and figures from what is there and from --merge."""
     dry_run: bool = False
-    """Show the commands it would run, and run none."""
+    """Show the commands it would run and how long they take, and run none."""
 
 
 @dataclass(frozen=True)

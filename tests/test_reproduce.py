@@ -1,22 +1,29 @@
 """`diamond reproduce`: every command of its list, what it skips, what it merges, and one table made from nothing."""
 
+import io
+import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 import pytest
 
+from diamond_attention import command_options
 from diamond_attention.command_line import COMMANDS, run_command
-from diamond_attention.command_options import EvaluateOptions
 from diamond_attention.command_words import parse_train, parse_with_variations
 from diamond_attention.errors import UserError
 from diamond_attention.learning.registry import METHODS
-from diamond_attention.reproduce.entries import ENTRIES, Entry
-from diamond_attention.reproduce.make import _escaped, chosen_groups, gather, write_table
-from diamond_attention.reproduce.plan import plan, shortened
+from diamond_attention.reproduce import make, plan
+from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted
+from diamond_attention.reproduce.make import carry_out, check_patterns, gather, matching
+from diamond_attention.reproduce.packed import pack, unpack
+from diamond_attention.reproduce.pages import escaped, write_entry
+from diamond_attention.reproduce.plan import Step, at_scale, chosen, described, shortened
 from diamond_attention.runs.folder import open_run
 from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
@@ -24,46 +31,90 @@ from diamond_attention.runs.settings import Settings
 TABLE_1 = ENTRIES["table1"]
 
 
+# --- The list -------------------------------------------------------------------------------------
+
+
 def test_table_1_has_ten_methods_three_sizes_and_both_settings():
-    names = [group.name for group in TABLE_1.groups]
+    names = [each.group.name for each in TABLE_1.wanted]
     assert len(set(names)) == len(names) == 10 * 3 * 2
     for preset in ("xor", "xor-paper"):
         for key in ("rank", "none", "dropout", *(name for name in METHODS if name != "ppo")):
             assert {f"{preset}_{key}_{size}" for size in ("2x2", "2x3", "3x3")} <= set(names)
 
 
+@pytest.mark.parametrize("world", ["spread", "food"])
+def test_a_panel_has_every_method_every_mask_and_the_papers_own_numbers(world):
+    groups = {each.group.name: each for each in ENTRIES[world].wanted}
+    for name in ("rank", "none", "dropout", "floor", "signed", "first", "split"):
+        assert groups[f"{world}_{name}"].group.seeds == 5
+    for name in ("mappo", "ippo", "mat", "qmix", "masac"):
+        assert groups[f"{world}_{name}"].group.seeds == 3
+        assert groups[f"{world}_{name}"].plays[0][:2] == ("--agents", "4")
+    assert f"{world}_gsa-nearest" in groups
+    assert f"{world}_ph-marl-nearest" in groups
+    settings = parse_train(world, groups[f"{world}-paper_rank"].group.train[1:]).settings
+    assert settings.policy.third_block == "paper"
+    assert settings.world.mark_viewer is False
+    assert settings.total_steps == 1_200_000
+
+
+def test_groups_of_one_name_are_one_training():
+    by_name: dict[str, set] = {}
+    for entry in ENTRIES.values():
+        for each in entry.wanted:
+            by_name.setdefault(each.group.name, set()).add(each.group)
+    assert {name: len(groups) for name, groups in by_name.items() if len(groups) > 1} == {}
+
+
 @pytest.mark.parametrize("scale", ["smoke", "quick", "full"])
 def test_every_command_of_a_plan_is_one_that_anybody_could_type(scale, tmp_path):
     for entry in ENTRIES.values():
-        some = entry.groups if scale == "full" else entry.groups[::7]
-        for step in plan(some, scale, range(entry.seeds), tmp_path):
+        some = entry.wanted if scale == "full" else chosen(entry.wanted, scale)[::5]
+        for step in plan.plan(entry, some, scale, (), tmp_path):
             command, *words = step.words
             assert command in COMMANDS
             assert not step.done
             if command == "train":
                 options = parse_train(words[0], words[1:])
-                assert options.seeds.count(",") == entry.seeds - 1
+                assert (scale == "full") == (options.seeds.count(",") > 0)
                 assert (scale == "smoke") == (options.settings.total_steps == 16)
             else:
-                parse_with_variations(EvaluateOptions, words, command)
+                kind = getattr(command_options, f"{command.capitalize()}Options")
+                parse_with_variations(kind, words, command)
 
 
-def test_a_quick_training_has_a_quarter_of_the_steps():
-    assert shortened(Settings(total_steps=1001), "quick") == ("--total-steps", "251")
-    assert shortened(Settings(), "full") == ()
+def test_a_quick_training_is_no_larger_than_two_cores_can_bear():
+    assert shortened(Settings(total_steps=1001), "full") == ()
+    assert shortened(Settings(total_steps=1001), "quick") == ("--total-steps", "1001")
+    assert shortened(Settings(total_steps=10**6), "quick") == ("--total-steps", "40000")
     smoke = shortened(with_method(Settings(), "ph-marl"), "smoke")
     assert smoke[smoke.index("--ph-marl.replay") :][:2] == ("--ph-marl.replay", "16")
     assert "--policy.width" not in smoke  # it has none
+    play = ("--agents", "4", "--episodes", "128")
+    assert [at_scale(play, scale)[-1] for scale in ("full", "quick", "smoke")] == ["128", "16", "2"]
 
 
 def test_only_takes_patterns_and_a_wrong_one_is_a_sentence():
-    assert len(chosen_groups(TABLE_1, ["xor_mat_*", "xor-paper_rank_2x2"])) == 4
+    assert len(matching(TABLE_1.wanted, ["xor_mat_*", "xor-paper_rank_2x2"])) == 4
     with pytest.raises(UserError, match=r"--only is 'mat', which matches no group"):
-        chosen_groups(TABLE_1, ["mat"])
+        check_patterns(TABLE_1.wanted, ["mat"])
+
+
+def test_a_plan_says_how_long_it_takes(monkeypatch, tmp_path):
+    steps = [Step("a", ("train", "a"), False), Step("b", ("train", "b"), False), Step("c", ("train", "c"), True)]
+    monkeypatch.setattr(plan, "known_times", lambda scale: {"train a": 90.0, "train c": 1000.0})
+    *lines, total = described(steps, "full")
+    assert [line[:13] for line in lines] == ["to do    90 s", "to do       ?", "done   1000 s"]
+    assert total == (
+        "2 steps to do: 2 min one after the other, as measured on one H200, and 1 steps whose time is not known."
+    )
 
 
 def test_latex_is_escaped():
-    assert _escaped("50 % of a_b × π") == r"50 \% of a\_b $\times$ $\pi$"
+    assert escaped("50 % of a_b × π") == r"50 \% of a\_b $\times$ $\pi$"
+
+
+# --- From nothing to a page -----------------------------------------------------------------------
 
 
 def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypatch, capsys):
@@ -76,23 +127,28 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     assert "[2 of 2, about" in said
     page = (tmp_path / "here" / "table1.md").read_text()
     assert "**Not comparable**: two updates of tiny networks" in page
-    assert "Training seeds: 1, where a full table has 10." in page
-    assert "| rank mask |" in page
-    assert "1.00/1.00" in page  # the paper's
+    assert "Not made: xor-paper_rank_2x2, " in page
+    assert "| rank mask | xor_rank | a number from each peer | 1/1 |" in page
+    assert "| rank mask, the paper's |  |  |  | 1.00 / 1.00 |" in page
+    assert "| xor_rank_2x2 | 16 |" in page  # what it cost
     assert (tmp_path / "here" / "table1.csv").read_text().count("\n") == 1 + 2  # greedy and sampled
     assert r"\begin{tabular}" in (tmp_path / "here" / "table1.tex").read_text()
+    times = (tmp_path / "here" / "times.csv").read_text().splitlines()
+    assert [line.split(",")[:2] for line in times[1:]] == [
+        ["smoke", "train xor_rank_2x2"],
+        ["smoke", "evaluate xor_rank_2x2"],
+    ]
     assert run_command(["reproduce", "table1", *small, "--out", here, "--dry-run"]) == 0
     assert [line[:5] for line in capsys.readouterr().out.splitlines()] == ["done ", "done "]
 
-    def nothing_may_run(command):
-        raise AssertionError(command)
+    def nothing_may_run(step):
+        raise AssertionError(step)
 
     # The other machine's folder: the same run under another seed.
     _as_seed_1(tmp_path / "here" / "xor_rank_2x2", tmp_path / "there" / "xor_rank_2x2")
-    monkeypatch.setattr("diamond_attention.reproduce.make.run_to_its_end", nothing_may_run)
+    monkeypatch.setattr(make, "start", nothing_may_run)
     assert run_command(["reproduce", "table1", *small, "--out", here, "--merge", there]) == 0
     page = (tmp_path / "here" / "table1.md").read_text()
-    assert "Training seeds: 2, where a full table has 10." in page
     assert "| 2/2 |" in page
     capsys.readouterr()
     assert run_command(["reproduce", "table1", *small, "--out", here, "--merge", here]) == 2
@@ -103,6 +159,16 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     assert "holds another training: its total_steps is 16, and" in capsys.readouterr().err
     assert run_command(["reproduce", "table1", *small, "--seeds", "0:2", "--out", here]) == 2
     assert "was trained with seeds 0, and 0, 1 were asked for" in capsys.readouterr().err
+    # What was packed makes the same table and report in a folder where nothing else is.
+    packed = str(tmp_path / "here" / "table1.runs.tar.xz")
+    again = tmp_path / "again"
+    assert run_command(["reproduce", "table1", *small, "--out", str(again), "--merge", packed, "--redraw"]) == 0
+    assert (again / "table1.csv").read_bytes() == (tmp_path / "here" / "table1.csv").read_bytes()
+    assert (again / "table1.runs.tar.xz").read_bytes() == Path(packed).read_bytes()
+    report = (again / "report.html").read_text()
+    assert "<td>xor_rank</td>" in report
+    assert "<strong>Not comparable</strong>" in report
+    assert not re.search(r"(src|href)=.?(http|//)", report)
 
 
 def _as_seed_1(group: Path, other: Path) -> None:
@@ -117,36 +183,129 @@ def _as_seed_1(group: Path, other: Path) -> None:
     assert open_run(folder).seed == 1
 
 
-def test_groups_that_nobody_made_are_named(tmp_path):
-    assert gather(TABLE_1.groups[0], [tmp_path], "full") == []
-    with pytest.raises(UserError, match="no evaluated episodes"):
-        write_table("table1", Entry("T", 1, ()), TABLE_1.groups, [tmp_path], "full")
+def test_nothing_to_show_is_a_sentence(tmp_path):
+    some = TABLE_1.wanted[0]
+    assert gather(some.group, [tmp_path], "full") == []
+    with pytest.raises(UserError, match="no run of table1 has been played yet"):
+        write_entry("table1", Entry("T", (some,)), [some], [tmp_path], "full")
 
 
-def test_ctrl_c_leaves_a_command_the_time_to_save(tmp_path):
-    saves = f"""
+# --- Packed runs ----------------------------------------------------------------------------------
+
+
+def _archive(file: Path, name: str, kind: bytes = tarfile.REGTYPE, data: bytes = b"{}") -> Path:
+    text = io.BytesIO()
+    with tarfile.open(fileobj=text, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.size, member.linkname = kind, len(data) if kind == tarfile.REGTYPE else 0, "/etc/passwd"
+        archive.addfile(member, io.BytesIO(data))
+    file.write_bytes(lzma.compress(text.getvalue()))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../x/seed_0/settings.json", tarfile.REGTYPE),
+        ("/x/seed_0/settings.json", tarfile.REGTYPE),
+        ("x/seed_0/checkpoints", tarfile.REGTYPE),
+        ("x/seed_0/settings.json", tarfile.SYMTYPE),
+        ("x/seed_0/settings.json", tarfile.LNKTYPE),
+        ("x/seed_0/settings.json", tarfile.FIFOTYPE),
+    ],
+)
+def test_an_archive_with_anything_but_files_of_runs_is_refused_whole(tmp_path, name, kind):
+    with pytest.raises(UserError, match="is no file of a run"):
+        unpack(_archive(tmp_path / "a.runs.tar.xz", name, kind), tmp_path / "into")
+    assert not (tmp_path / "into").exists()
+
+
+def test_a_broken_archive_is_a_sentence(tmp_path):
+    file = tmp_path / "a.runs.tar.xz"
+    file.write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match="is not a file of packed runs, or it is broken"):
+        unpack(file, tmp_path / "into")
+    pack({}, file)
+    unpack(file, tmp_path / "into")  # empty, and whole
+
+
+# --- Commands side by side ------------------------------------------------------------------------
+
+CODE = "import time, sys; time.sleep({}); sys.exit({})"
+
+
+def _started(monkeypatch, programs: dict[str, str], events: list[tuple[str, float]]) -> None:
+    def start(step: Step) -> subprocess.Popen:
+        events.append((step.group, time.monotonic()))
+        return subprocess.Popen([sys.executable, "-c", programs[step.group]])
+
+    monkeypatch.setattr(make, "start", start)
+
+
+def test_groups_go_on_side_by_side_and_a_speed_is_measured_alone(tmp_path, monkeypatch):
+    events: list[tuple[str, float]] = []
+    _started(monkeypatch, dict.fromkeys("abc", CODE.format(0.3, 0)), events)
+    steps = [Step("a", ("train",), False), Step("b", ("train",), False), Step("c", ("bench",), False)]
+    carry_out(steps, tmp_path, "full", 2, lambda line: None)
+    began = dict(events)
+    assert began["b"] - began["a"] < 0.25
+    assert began["c"] - began["b"] > 0.3
+
+
+def test_one_that_fails_stops_the_rest_and_the_others_come_to_their_end(tmp_path, monkeypatch):
+    events: list[tuple[str, float]] = []
+    programs = {"a": CODE.format(0, 2), "b": CODE.format(0.5, 0), "c": CODE.format(0, 0)}
+    _started(monkeypatch, programs, events)
+    steps = [Step(name, ("train", name), False) for name in "abc"]
+    with pytest.raises(UserError, match="`diamond train a` ended with status 2"):
+        carry_out(steps, tmp_path, "full", 2, lambda line: None)
+    assert [name for name, _ in events] == ["a", "b"]
+    assert "train b" in (tmp_path / "times.csv").read_text()
+
+
+def test_a_seed_that_failed_is_a_result(tmp_path, monkeypatch):
+    _started(monkeypatch, {"a": CODE.format(0, 1)}, [])
+    carry_out([Step("a", ("train", "a"), False)], tmp_path, "full", 1, lambda line: None)
+
+
+def test_ctrl_c_leaves_every_command_the_time_to_save(tmp_path):
+    saves = """
 import signal, sys, time
 def save(*_):
     time.sleep(1)
-    open({str(tmp_path / "saved")!r}, "w").close()
+    open({saved!r}, "w").close()
     sys.exit(130)
 signal.signal(signal.SIGINT, save)
-open({str(tmp_path / "going")!r}, "w").close()
+open({going!r}, "w").close()
 time.sleep(60)
 """
+    programs = {
+        name: saves.format(saved=str(tmp_path / f"saved_{name}"), going=str(tmp_path / f"going_{name}"))
+        for name in "ab"
+    }
     waits = f"""
-import signal, sys
+import pathlib, signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
-from diamond_attention.reproduce.make import run_to_its_end
+from diamond_attention.reproduce import make
+from diamond_attention.reproduce.plan import Step
+programs = {programs!r}
+make.start = lambda step: subprocess.Popen([sys.executable, "-c", programs[step.group]])
+steps = [Step(name, ("train",), False) for name in "ab"]
 try:
-    run_to_its_end([sys.executable, "-c", {saves!r}])
+    make.carry_out(steps, pathlib.Path({str(tmp_path)!r}), "full", 2, print)
 except KeyboardInterrupt:
     sys.exit(77)
 """
     going = subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)
-    while not (tmp_path / "going").exists():
+    while not all((tmp_path / f"going_{name}").exists() for name in "ab"):
         assert going.poll() is None
         time.sleep(0.05)
     os.killpg(going.pid, signal.SIGINT)
     assert going.wait(timeout=30) == 77
-    assert (tmp_path / "saved").exists()
+    assert all((tmp_path / f"saved_{name}").exists() for name in "ab")
+
+
+def test_wanted_stands_in_a_line_of_its_own_unless_said():
+    group = TABLE_1.wanted[0].group
+    assert Wanted(group, ()).line == group.name
+    assert Wanted(group, (), row="x").line == "x"

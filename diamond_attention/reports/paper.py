@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 
 from diamond_attention.reports.episodes import Way
+from diamond_attention.worlds.contract import World
+from diamond_attention.worlds.smaclite.world import Smaclite
+from diamond_attention.worlds.xor import Xor
 
 PAPER_XOR: dict[tuple[str, tuple[int, int], tuple[int, int], str], float] = {
     # (mask, trained at (n, k), played at (n, k), play): Table 1, rows "Ours", "w/o mask" and "(dropout)"
@@ -48,8 +51,12 @@ PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
 }
 
 
-def paper_number(world: str, policy: str, trained: Sequence[tuple], way: Way) -> float | None:
+def paper_number(world: World, policy: str, trained: Sequence[tuple], way: Way) -> float | None:
     """What the paper prints for the same policy, trained and played alike; None where it prints nothing."""
-    if world != "xor" or len(trained) != 1:
+    if isinstance(world, Smaclite):
+        played = dict(way.varied)
+        original_starts = float(played.get("jitter", 0)) == 0
+        return PAPER_SMACLITE.get((policy, world.map, played.get("map", ""))) if original_starts else None
+    if not isinstance(world, Xor) or len(trained) != 1:
         return None
     return PAPER_XOR.get((policy, (int(trained[0][0]), int(trained[0][1])), way.size, way.play))

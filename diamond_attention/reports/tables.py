@@ -163,7 +163,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     seconds=_seconds(members),
                     parameters=_parameters(settings),
                     chance=None if scoring.chance is None else scoring.chance(*way.size),
-                    paper=paper_number(world.name, policy.key, sizes, way),
+                    paper=paper_number(world, policy.key, sizes, way),
                     place=policy.place,
                     scoring=scoring,
                 )
@@ -249,7 +249,7 @@ def _overrides(preset: str, settings: Settings, started_from: str | None) -> str
 def print_table(lines: Sequence[Line]) -> None:
     """Prints a table for each measure: never cut, so on a narrow terminal its lines wrap as the terminal does."""
     console = Console()
-    for part in _by_kind(lines):
+    for part in _by_world(lines):
         table = as_rich(part)
         needed = Console(width=10_000).measure(table).maximum
         (console if console.width >= needed else Console(width=needed)).print(table)
@@ -257,7 +257,9 @@ def print_table(lines: Sequence[Line]) -> None:
 
 def as_rich(lines: Sequence[Line]) -> Table:
     """The table a person reads, of lines that share their measure."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=_title(lines), title_justify="left")
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="\n".join(explanations(lines)), title_justify="left"
+    )
     for heading in headings(lines):
         table.add_column(heading, justify="left" if heading in TEXT_HEADINGS else "right", no_wrap=True)
     before = None
@@ -272,8 +274,8 @@ def as_rich(lines: Sequence[Line]) -> Table:
 def as_markdown(lines: Sequence[Line]) -> str:
     """The same tables, each under the same sentences."""
     parts = []
-    for part in _by_kind(lines):
-        parts += [*_title(part).splitlines(), markdown_table(headings(part), text_rows(part))]
+    for part in _by_world(lines):
+        parts += [*explanations(part), markdown_table(headings(part), text_rows(part))]
     return "\n\n".join(parts)
 
 
@@ -288,7 +290,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     return "\n".join("| " + " | ".join(row) + " |" for row in [headings, ["---"] * len(headings), *rows])
 
 
-def _by_kind(lines: Sequence[Line]) -> list[list[Line]]:
+def _by_world(lines: Sequence[Line]) -> list[list[Line]]:
     """Lines that can stand in one table: those of one world, whose measures it prints."""
     parts: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
@@ -304,14 +306,15 @@ SCORES_OVER_SEEDS = "mean over training seeds [95 % interval over those seeds, S
 OVER_EPISODES = "one training seed [95 % Wilson interval over its episodes]"
 
 
-def _title(lines: Sequence[Line]) -> str:
+def explanations(lines: Sequence[Line]) -> list[str]:
+    """What the numbers of these lines are, a sentence each."""
     scoring = lines[0].scoring
     if not scoring.rate:
         over = SCORES_OVER_SEEDS
     else:
         over = OVER_EPISODES if all(len(line.seeds) == 1 for line in lines) else OVER_SEEDS
     explained = [f"{name}: {meaning}" for name, meaning in scoring.measures.items()]
-    return "\n".join([f"{scoring.name}: {over}", *explained])
+    return [f"{scoring.name}: {over}", *explained]
 
 
 def headings(lines: Sequence[Line]) -> list[str]:
@@ -335,14 +338,18 @@ def _beside(lines: Sequence[Line]) -> list[str]:
     return ["paper π*/π", "chance"] if lines[0].scoring.chance is not None else []
 
 
+def policy_and_method(line: Line) -> str:
+    """What a line is called. A method's own policies have keys that begin with its name."""
+    by = "" if line.method == "ppo" or line.mask.startswith(line.method) else f", {line.method}"
+    return line.policy + by
+
+
 def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     """Greedy and sampled play of the same policies side by side, as the paper's Table 1 has them."""
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, *line.tags, line.overrides]))
-        # A method's own policies have keys that begin with its name.
-        by = "" if line.method == "ppo" or line.mask.startswith(line.method) else f", {line.method}"
-        pairs[(line.policy + by, name, line.trained_on, line.played_at, line.simulator)][line.play] = line
+        pairs[(policy_and_method(line), name, line.trained_on, line.played_at, line.simulator)][line.play] = line
     rows = []
     for (policy, name, trained_on, played_at, simulator), by_play in pairs.items():
         some = next(iter(by_play.values()))
@@ -351,7 +358,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
             cells.append(simulator)
         cells += [some.robot_needs] * len(_needs(lines))
         cells.append(f"{len(some.per_seed)}/{some.seeds_trained}")
-        cells += [_value(by_play[play]) if play in by_play else "" for play in PLAYS]
+        cells += [value_of(by_play[play]) if play in by_play else "" for play in PLAYS]
         for measure in lines[0].scoring.measures:
             means = [by_play[play].measures[measure]["mean"] if play in by_play else None for play in PLAYS]
             cells.append(_pair(means, 1))
@@ -362,7 +369,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     return rows
 
 
-def _value(line: Line) -> str:
+def value_of(line: Line) -> str:
     if line.scoring.rate:
         return str(line.interval)
     # One run has no spread over runs, and an interval from one number to itself would look like certainty.

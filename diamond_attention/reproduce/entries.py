@@ -1,15 +1,69 @@
-"""What every table of the paper needs: which settings, how many seeds, how they are played. The one list of it."""
+"""What every table and figure of the paper needs: which settings, how many seeds, how they are played. One list."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-# The methods of Table 1: what `diamond train` is told besides the preset.
-OURS = {
+Words = tuple[str, ...]
+
+# --- What an entry is -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Group:
+    """Seeds of one setting, trained together. Entries may share one: it is trained once."""
+
+    name: str
+    train: Words
+    """What `diamond train` is told: a preset, then options."""
+    seeds: int
+    """In full; fewer than these are shown as missing."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A group, and how an entry has it played."""
+
+    group: Group
+    plays: tuple[Words, ...]
+    """What `diamond evaluate` is told, one evaluation each; the last two words are how many episodes."""
+    row: str = ""
+    """The line of the table that it stands in; by default one of its own."""
+    quick: bool = True
+    """Whether a quick table has it too."""
+
+    @property
+    def line(self) -> str:
+        return self.row or self.group.name
+
+
+Figure = Literal["team_size", "heatmap"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure of the paper, or one beyond it."""
+
+    title: str
+    wanted: tuple[Wanted, ...] = ()
+    table: Literal["played", "trained and played"] | None = "played"
+    """What its columns are. None: it is a figure alone."""
+    shows: Callable[[int, int], bool] = lambda agents, tasks: True
+    """Which numbers of agents and tasks its table has: groups are played for other entries too."""
+    figure: Figure | None = None
+    commands: tuple[Words, ...] = ()
+    """Other commands. Each writes what it makes where its last word says, below the folder of everything; {device} is
+    gpu in full and cpu otherwise."""
+
+
+# --- XOR ------------------------------------------------------------------------------------------
+
+OURS: dict[str, Words] = {
     "rank": ("--policy.mask", "rank"),
     "none": ("--policy.mask", "none"),
     "dropout": ("--policy.mask", "dropout"),
 }
-BASELINES = {
+XOR_BASELINES: dict[str, Words] = {
     "mappo": (),
     "ippo": (),
     # Published for its particle worlds. With the preset's own numbers it stays at chance on some seeds.
@@ -22,39 +76,173 @@ BASELINES = {
 XOR_SIZES = ((2, 2), (2, 3), (3, 3))
 
 
-@dataclass(frozen=True)
-class Group:
-    """Seeds of one setting, trained together, and how they are played."""
-
-    name: str
-    train: tuple[str, ...]
-    """What `diamond train` is told: a preset, then options."""
-    plays: tuple[tuple[str, ...], ...]
-    """What `diamond evaluate` is told, one evaluation each; the last two words are how many episodes."""
+def both_ways(mask: str, play: Words) -> tuple[Words, ...]:
+    """Dropout is played on and off: the paper does not say which."""
+    return tuple(("--dropout", way, *play) for way in ("on", "off")) if mask == "dropout" else (play,)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A table of the paper."""
-
-    title: str
-    seeds: int
-    """In full; fewer than these are shown as missing."""
-    groups: tuple[Group, ...]
-
-
-def _table_1() -> Iterator[Group]:
+def table_1() -> Iterator[Wanted]:
     for preset in ("xor-paper", "xor"):
-        for key, options in (OURS | BASELINES).items():
+        for key, options in (OURS | XOR_BASELINES).items():
             method = () if key in OURS else ("--method", key)
             for n, k in XOR_SIZES:
-                # Trained with two players and three actions, played with three of each: the paper's middle column.
-                play = ("--players", str(k), "--episodes", "10000")
-                ways = [("--dropout", way, *play) for way in ("on", "off")] if key == "dropout" else [play]
                 size = ("--players", str(n), "--actions", str(k))
-                yield Group(f"{preset}_{key}_{n}x{k}", (preset, *size, *method, *options), tuple(ways))
+                group = Group(f"{preset}_{key}_{n}x{k}", (preset, *size, *method, *options), seeds=10)
+                # Trained with two players and three actions, played with three of each: the paper's middle column.
+                play = ("--players", str(k), "--episodes", "1000")
+                yield Wanted(group, both_ways(key, play), row=f"{preset}_{key}", quick=preset == "xor")
 
+
+def large_xor() -> Iterator[Wanted]:
+    shaped = ("--world.shaped", "--total-steps")
+    for n, options in ((5, ()), (8, (*shaped, "409600")), (12, (*shaped, "1024000"))):
+        words = ("xor", "--players", str(n), "--actions", str(n), "--policy.mask", "rank", *options)
+        play = ("--players", str(n), "--episodes", "1000")
+        yield Wanted(Group(f"xor_rank_{n}x{n}", words, seeds=5), (play,), row="xor_rank", quick=n == 5)
+
+
+# --- Simple Spread and Food Collection ------------------------------------------------------------
+
+MASKS = ("rank", "none", "dropout", "floor", "signed", "first", "split")
+SIZES = ("--agents", "2:8")
+FOODS = (*SIZES, "--tasks", "2:8")
+HOME = ("--agents", "4")
+GREEDY = ("--greedy", "--episodes", "64")
+
+
+def off_policy(method: str, *options: str) -> Words:
+    """Four times the teams of a preset's start, and as many minibatches for each step as in tuning."""
+    return ("--method", method, f"--{method}.envs", "2048", *options, f"--{method}.no-keep-replay", *RARELY_SAVED)
+
+
+RARELY_SAVED = ("--checkpoint-every", "2000")
+PPO_RELATIVES = {name: (f"--{name}.learning-rate", "3e-3", f"--{name}.epochs", "20") for name in ("mappo", "ippo")}
+NEAREST = ("--policy.goal", "nearest")
+FIXED_SIZE: dict[str, Words] = {
+    **{name: ("--method", name, *told, "--policy.width", "256") for name, told in PPO_RELATIVES.items()},
+    "mat": (
+        *("--method", "mat", "--mat.learning-rate", "1e-3", "--mat.epochs", "10"),
+        *("--policy.width", "128", "--policy.heads", "4"),
+    ),
+    "qmix": off_policy("qmix", "--qmix.gradient-steps", "96", "--qmix.batch", "1024"),
+    "masac": off_policy("masac", "--masac.gradient-steps", "96", "--masac.batch", "1024"),
+}
+ANY_SIZE: dict[str, Words] = {
+    "gsa": off_policy("gsa"),
+    "gsa-nearest": (*off_policy("gsa"), *NEAREST),
+    "gsa-released": (*off_policy("gsa"), "--policy.one-sided"),
+    "ph-marl": off_policy("ph-marl"),
+    "ph-marl-nearest": (*off_policy("ph-marl"), *NEAREST),
+}
+
+
+def panel(world: str, sizes: Words, home: Words) -> Iterator[Wanted]:
+    """One panel: ours with every mask, the paper's own numbers, and the baselines."""
+    for mask in MASKS:
+        group = Group(f"{world}_{mask}", (f"{world}-gpu", "--policy.mask", mask), seeds=5)
+        yield Wanted(group, both_ways(mask, (*sizes, *GREEDY)))
+    for mask in OURS:
+        paper = ("--policy.mask", mask, "--policy.third-block", "paper", "--world.no-mark-viewer")
+        yield Wanted(
+            Group(f"{world}-paper_{mask}", (world, *paper), seeds=5),
+            both_ways(mask, (*sizes, *GREEDY)),
+            quick=mask == "rank",
+        )
+    for name, options in FIXED_SIZE.items():
+        yield Wanted(Group(f"{world}_{name}", (f"{world}-gpu", *options), seeds=3), ((*home, *GREEDY),))
+    for name, options in ANY_SIZE.items():
+        # Told goals are published for Simple Spread, where a landmark stays where it is.
+        if world == "spread" or name.endswith("nearest"):
+            group = Group(f"{world}_{name}", (f"{world}-gpu", *options), seeds=3)
+            yield Wanted(group, ((*sizes, *GREEDY),), quick=name in ("gsa", "ph-marl") or world == "food")
+
+
+def without_caution() -> Iterator[Wanted]:
+    """Food Collection with every collision counted once."""
+    for mask in ("rank", "none", "floor"):
+        words = ("food-gpu", "--policy.mask", mask, "--world.caution", "1")
+        yield Wanted(Group(f"food_{mask}_caution=1", words, seeds=5), ((*FOODS, *GREEDY),), quick=False)
+
+
+def large_spread() -> Iterator[Wanted]:
+    for wanted in panel("spread", SIZES, HOME):
+        if wanted.group.name in ("spread_rank", "spread_none", "spread_floor"):
+            yield Wanted(wanted.group, (("--agents", "16,32", "--greedy", "--episodes", "32"),))
+
+
+# --- SMAClite -------------------------------------------------------------------------------------
+
+BATTLES = ("--jitter", "0", "--episodes", "128")
+SMACLITE_BASELINES = ("mappo", "ippo", "mat")
+ORIGINAL_STARTS = ("--world.jitter", "0")
+
+
+def table_2() -> Iterator[Wanted]:
+    both = ("--map", "2s3z,3s5z", *BATTLES)
+    for mask, options in OURS.items():
+        paper = Group(f"smaclite-paper_{mask}", ("smaclite", *options), seeds=5)
+        yield Wanted(paper, both_ways(mask, both), quick=mask == "rank")
+        yield Wanted(Group(f"smaclite_{mask}", ("smaclite-gpu", *options), seeds=5), both_ways(mask, both))
+    for name in SMACLITE_BASELINES:
+        words = ("smaclite-cpu", "--method", name, *ORIGINAL_STARTS)
+        yield Wanted(Group(f"smaclite_{name}", words, seeds=3), (("--map", "2s3z", *BATTLES),))
+
+
+def transfer() -> Iterator[Wanted]:
+    """What was tried to win 3s5z without having seen it."""
+    rank = ("smaclite-gpu", "--policy.mask", "rank")
+    tried: dict[str, Words] = {
+        "smaclite_rank": (),
+        "smaclite_rank_original-starts": ORIGINAL_STARTS,
+        "smaclite_rank_9M": ("--total-steps", "9000000"),
+        "smaclite_rank_scattered": ("--world.jitter", "3", "--world.jitter-share", "0.75"),
+        "smaclite_rank_two-maps": ("--world.map", "2s3z,3s_vs_5z"),
+    }
+    maps = ("--map", "2s3z,3s5z,3s5z_vs_3s6z,3s_vs_5z")
+    plays = tuple((*maps, "--jitter", jitter, "--episodes", "128") for jitter in ("0", "0.5"))
+    for name, options in tried.items():
+        yield Wanted(Group(name, (*rank, *options), seeds=5), plays, quick=name == "smaclite_rank")
+
+
+BENCHES = ("xor", "spread-{device}", "smaclite-{device}")
+
+# --- The list -------------------------------------------------------------------------------------
 
 ENTRIES: dict[str, Entry] = {
-    "table1": Entry("Table 1: success in the XOR game", seeds=10, groups=tuple(_table_1())),
+    "table1": Entry("Table 1: success in the XOR game", tuple(table_1()), table="trained and played"),
+    "spread": Entry(
+        "Simple Spread: trained at N=4, played at 2 to 8",
+        tuple(panel("spread", SIZES, HOME)),
+        shows=lambda agents, tasks: agents < 10,
+        figure="team_size",
+    ),
+    "food": Entry(
+        "Food Collection: trained at N=4, played at 2 to 8",
+        (*panel("food", FOODS, (*HOME, "--tasks", "4")), *without_caution()),
+        shows=lambda agents, tasks: tasks == 4,
+        figure="team_size",
+    ),
+    "heatmap": Entry(
+        "Food Collection by agents and foods",
+        tuple(each for each in panel("food", FOODS, HOME) if each.group.name in ("food_rank", "food_none")),
+        table=None,
+        figure="heatmap",
+    ),
+    "attention": Entry(
+        "What agents attend to",
+        table=None,
+        commands=(("figure", "spread", "food", "--to", "attention"),),
+    ),
+    "table2": Entry("Table 2: win rates in SMAClite", tuple(table_2())),
+    "transfer": Entry("SMAClite: battles never seen", tuple(transfer())),
+    "large-teams": Entry(
+        "Far larger teams",
+        (*large_xor(), *large_spread()),
+        shows=lambda agents, tasks: agents == tasks and agents in (5, 8, 12, 16, 32),
+    ),
+    "speed": Entry(
+        "Speed",
+        table=None,
+        commands=tuple(("bench", name, "--to", f"speed/{name}.json") for name in BENCHES),
+    ),
 }

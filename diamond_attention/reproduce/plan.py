@@ -1,22 +1,37 @@
-"""From an entry to commands: the ones anybody could type, in order, and which of them are done."""
+"""From entries to commands: the ones anybody could type, in order, which of them are done, and how long they take."""
 
-from collections.abc import Iterator, Sequence
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from diamond_attention.command_words import parse_train
 from diamond_attention.errors import UserError
-from diamond_attention.reproduce.entries import Group
+from diamond_attention.reproduce.entries import Entry, Group, Wanted, Words
 from diamond_attention.runs.files import is_there, make_folders, read_json, write_json
 from diamond_attention.runs.folder import Run, find_runs, is_run, seeds_in
 from diamond_attention.runs.settings import Settings, flat, to_json
 
 Scale = Literal["smoke", "quick", "full"]
-SHORTENED = {"smoke": "two updates of tiny networks, to see that everything runs", "quick": "a quarter of the steps"}
+SHORTENED = {
+    "smoke": "two updates of tiny networks, to see that everything runs",
+    "quick": "one seed, smaller batches and far fewer steps",
+}
 """What is done to a training of that scale, to stand above its table."""
-SMOKE = {"envs": 4, "steps": 2, "batch": 8, "replay": 16, "warmup": 8, "gradient_steps": 1, "epochs": 1}
-EPISODES = {"smoke": 2, "quick": 1000}
+LARGEST: dict[Scale, dict[str, int]] = {
+    "smoke": {"envs": 4, "steps": 2, "batch": 4, "replay": 16, "warmup": 8, "gradient_steps": 1, "epochs": 1},
+    "quick": {"envs": 512, "batch": 1024, "replay": 65_536, "warmup": 4096, "gradient_steps": 24, "epochs": 4},
+}
+"""Settings of methods that are lowered to this where they are larger."""
+MOST_STEPS: dict[Scale, dict[str, int]] = {
+    "smoke": dict.fromkeys(("xor", "spread", "food", "smaclite"), 16),
+    "quick": {"xor": 40_000, "spread": 200_000, "food": 200_000, "smaclite": 40_000},
+}
+SHARE_OF_EPISODES = 8
+TIMES = Path(__file__).with_name("times.csv")
+"""How long steps took: a copy of what `carry_out` writes."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +39,42 @@ class Step:
     """One command of the plan."""
 
     group: str
-    words: tuple[str, ...]
+    """Steps of one group follow each other; those of different groups do not depend on each other."""
+    words: Words
     """What follows `diamond`."""
     done: bool
 
+    @property
+    def alone(self) -> bool:
+        """Whether nothing may run beside it: a speed is of an idle machine."""
+        return self.words[0] == "bench"
 
-def plan(groups: Sequence[Group], scale: Scale, seeds: Sequence[int], out: Path) -> Iterator[Step]:
-    """The commands that make these groups, those that are done already marked."""
-    for group in groups:
-        folder = out / group.name
-        yield train_step(group, scale, seeds, folder)
-        for play in group.plays:
+    @property
+    def what(self) -> str:
+        """The command without its numbers, to look up how long it took."""
+        return f"{self.words[0]} {self.group}"
+
+
+def chosen(wanted: Sequence[Wanted], scale: Scale) -> list[Wanted]:
+    return [each for each in wanted if each.quick or scale == "full"]
+
+
+def plan(entry: Entry, wanted: Sequence[Wanted], scale: Scale, seeds: Sequence[int], out: Path) -> Iterator[Step]:
+    """The commands that make an entry with these groups, those that are done marked. No seeds: each group's own."""
+    for each in wanted:
+        folder = out / each.group.name
+        yield train_step(each.group, scale, seeds or seeds_of(each.group, scale), folder)
+        for play in each.plays:
             words = ("evaluate", str(folder), *at_scale(play, scale))
-            yield Step(group.name, words, is_played(folder, words))
+            yield Step(each.group.name, words, is_played(folder, words))
+    device = "gpu" if scale == "full" else "cpu"
+    for command in entry.commands if scale != "smoke" else ():
+        *told, name = (word.format(device=device) for word in command)
+        yield Step(name, (*told, str(out / name)), is_there(out / name))
+
+
+def seeds_of(group: Group, scale: Scale) -> range:
+    return range(group.seeds if scale == "full" else 1)
 
 
 def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -> Step:
@@ -55,7 +93,8 @@ def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -
     return Step(group.name, ("resume", str(folder)), ended)
 
 
-def training(group: Group, scale: Scale) -> tuple[tuple[str, ...], Settings]:
+@cache
+def training(group: Group, scale: Scale) -> tuple[Words, Settings]:
     """What `diamond train` is told of a group, and the settings that it makes of it."""
     preset, *options = group.train
     words = (preset, *options, *shortened(parse_train(preset, options).settings, scale))
@@ -78,23 +117,25 @@ def runs_in(folder: Path, group: Group, scale: Scale) -> list[Run]:
     return runs
 
 
-def shortened(settings: Settings, scale: Scale) -> tuple[str, ...]:
+def shortened(settings: Settings, scale: Scale) -> Words:
     """The options that make a training of these settings shorter."""
     if scale == "full":
         return ()
-    if scale == "quick":
-        return ("--total-steps", str(-(-settings.total_steps // 4)))
-    words = ["--total-steps", "16", "--checkpoint-every", "1"]
-    for name, value in SMOKE.items():
-        if hasattr(settings.method, name):
-            words += [f"--{settings.method.name}.{name.replace('_', '-')}", str(value)]
-    if hasattr(settings.policy, "width"):
-        words += ["--policy.width", "8"]
+    words = ["--total-steps", str(min(settings.total_steps, MOST_STEPS[scale][settings.world.name]))]
+    for name, largest in LARGEST[scale].items():
+        value = getattr(settings.method, name, 0)
+        if value > largest:
+            words += [f"--{settings.method.name}.{name.replace('_', '-')}", str(largest)]
+    if scale == "smoke":
+        words += ["--checkpoint-every", "1"]
+        words += ["--policy.width", "8"] if hasattr(settings.policy, "width") else []
     return tuple(words)
 
 
-def at_scale(play: Sequence[str], scale: Scale) -> tuple[str, ...]:
-    return tuple(play) if scale == "full" else (*play[:-1], str(EPISODES[scale]))
+def at_scale(play: Words, scale: Scale) -> Words:
+    """The same play with fewer episodes."""
+    fewer = {"full": int(play[-1]), "quick": max(8, int(play[-1]) // SHARE_OF_EPISODES), "smoke": 2}
+    return (*play[:-1], str(fewer[scale]))
 
 
 # --- What was played ------------------------------------------------------------------------------
@@ -115,3 +156,28 @@ def note_played(folder: Path, words: Sequence[str]) -> None:
     before = read_json(file).get("commands", []) if is_there(file) else []
     make_folders(file.parent)
     write_json(file, {"commands": [*before, list(words)]})
+
+
+# --- How long it takes ----------------------------------------------------------------------------
+
+
+@cache
+def known_times(scale: Scale) -> Mapping[str, float]:
+    """Seconds of steps, by what they do, as they were measured: quick on two cores, full on one H200."""
+    with open(TIMES, newline="") as file:
+        return {row["what"]: float(row["seconds"]) for row in csv.DictReader(file) if row["scale"] == scale}
+
+
+def described(steps: Sequence[Step], scale: Scale) -> Iterator[str]:
+    """A line for each step, and one about all of them."""
+    known = known_times(scale)
+    waiting = [step for step in steps if not step.done]
+    for step in steps:
+        seconds = f"{known[step.what]:5.0f} s" if step.what in known else "      ?"
+        yield f"{'done ' if step.done else 'to do'} {seconds}  diamond {' '.join(step.words)}"
+    unknown = sum(step.what not in known for step in waiting)
+    total = sum(known.get(step.what, 0) for step in waiting)
+    device = {"full": "one H200", "quick": "two CPU cores"}.get(scale)
+    if waiting and device and unknown < len(waiting):
+        more = f", and {unknown} steps whose time is not known" if unknown else ""
+        yield f"{len(waiting)} steps to do: {total / 60:.0f} min one after the other, as measured on {device}{more}."

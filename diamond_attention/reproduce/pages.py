@@ -1,0 +1,293 @@
+"""What an entry becomes: a page of Markdown, LaTeX, CSV and JSON, its figures, and one report.html of all entries."""
+
+import base64
+import csv
+import html
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diamond_attention.errors import UserError
+from diamond_attention.reports.anchors import PROGRAMMED_TEAMS, anchors
+from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
+from diamond_attention.reports.tables import (
+    Line,
+    as_json,
+    explanations,
+    markdown_table,
+    policy_and_method,
+    table_lines,
+    value_of,
+)
+from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted
+from diamond_attention.reproduce.make import gather, missing_seeds
+from diamond_attention.reproduce.packed import ENDING, pack
+from diamond_attention.reproduce.plan import SHORTENED, Scale, plan
+from diamond_attention.runs.environment import describe_environment
+from diamond_attention.runs.files import make_folders, read_file, write_file
+from diamond_attention.runs.folder import Run
+from diamond_attention.worlds.registry import WORLDS
+
+ORACLES = {"bound": "bound", **PROGRAMMED_TEAMS, "random": "random"}
+LARGEST_PICTURE = 1 << 24
+
+Lines = Sequence[tuple[Wanted, Line]]
+"""What was played, each line with what wanted it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Words in rows, and the sentences above them."""
+
+    above: Sequence[str]
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def write_entry(name: str, entry: Entry, wanted: Sequence[Wanted], roots: Sequence[Path], scale: Scale) -> Path:
+    """NAME.md, .tex, .csv, .json, a figure and the packed runs, in the first of the folders."""
+    to = roots[0]
+    found = {each.group.name: gather(each.group, roots, scale) for each in wanted}
+    runs = [run for each in found.values() for run in each]
+    lines = [
+        (each, line)
+        for each in wanted
+        for line in (table_lines(found[each.group.name]) if found[each.group.name] else ())
+        if line.simulator == "own" and entry.shows(*line.played_on)
+    ]
+    if wanted and not lines:
+        raise UserError(f"no run of {name} has been played yet; run the command without --redraw.")
+    make_folders(to)
+    benches = [Path(step.words[-1]) for step in plan(entry, (), scale, (), to) if step.alone]
+    tables = [*(tables_of(entry, lines) if lines else []), *(speed(file) for file in benches if file.exists())]
+    pictures = figures_of(name, entry, runs, to)
+    about = preface(entry, wanted, scale, found, [line for _, line in lines])
+    made = {"title": entry.title, "about": about, "tables": [vars(table) for table in tables], "pictures": pictures}
+    texts = {"md": as_markdown(entry.title, about, tables, pictures), "json": json.dumps(made, indent=1) + "\n"}
+    if lines:
+        texts |= {"tex": as_latex(entry.title, about, tables), "csv": as_csv(lines)}
+        pack(found, to / (name + ENDING))
+    for ending, text in texts.items():
+        write_file(to / f"{name}.{ending}", text.encode())
+    return to / f"{name}.md"
+
+
+def preface(
+    entry: Entry, wanted: Sequence[Wanted], scale: Scale, found: Mapping[str, Sequence[Run]], lines: Sequence[Line]
+) -> list[str]:
+    """What a reader must know of a table before believing it."""
+    about = [f"**Not comparable**: {SHORTENED[scale]}."] if scale != "full" else []
+    if scale == "full":
+        lacking = {each.group.name: list(missing_seeds(each.group, found[each.group.name])) for each in wanted}
+        some = [f"{group} {','.join(map(str, seeds))}" for group, seeds in lacking.items() if seeds and found[group]]
+        if some:
+            about.append(f"Training seeds that are missing: {'; '.join(some)}.")
+    failed = [f"{group} {run.seed}" for group, runs in found.items() for run in runs if run.failure is not None]
+    if failed:
+        about.append(f"Training seeds that failed: {', '.join(failed)}.")
+    there = {group for group, runs in found.items() if runs}
+    left_out = [each.group.name for each in entry.wanted if each.group.name not in there]
+    if left_out:
+        about.append(f"Not made: {', '.join(left_out)}.")
+    now = describe_environment()
+    about.append(f"Command: `{' '.join(map(str, now['command']))}`")
+    for what in ("commit", "device"):
+        values = sorted({getattr(line, what) for line in lines} or {str(now[what])})
+        about.append(f"{what.capitalize()}: {', '.join(values)}")
+    versions: dict[str, Any] = now["versions"]
+    about.append("Versions: " + ", ".join(f"{package} {version}" for package, version in versions.items()))
+    return about
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+
+def tables_of(entry: Entry, lines: Lines) -> list[Table]:
+    """What the entry shows of each world, and what it cost."""
+    worlds = dict.fromkeys(line.world for _, line in lines) if entry.table else ()
+    shown = [scores(entry, [each for each in lines if each[1].world == world]) for world in worlds]
+    return [*shown, cost(lines)]
+
+
+def scores(entry: Entry, lines: Lines) -> Table:
+    """A line for each setting, a column for each size or map: greedy / sampled where both were played."""
+    sizes: dict[str, tuple[int, int]] = {}
+    cells: dict[tuple[str, str, str], dict[tuple[str, str], Line]] = defaultdict(dict)
+    printed: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for wanted, line in sorted(lines, key=lambda each: each[1].played_on):
+        pair = entry.table == "trained and played" and line.trained_on != line.played_at
+        column = f"{line.trained_on} → {line.played_at}" if pair else line.played_at
+        sizes[column] = line.played_on
+        policy = policy_and_method(line)
+        cells[policy, wanted.line, line.robot_needs][column, line.play] = line
+        if line.paper is not None:
+            printed[line.policy][column, line.play] = line.paper
+    order = {each.line: place for place, each in enumerate(entry.wanted)}
+    rows = []
+    for key in sorted(cells, key=lambda key: order[key[1]]):
+        seeds = {f"{len(line.per_seed)}/{line.seeds_trained}" for line in cells[key].values()}
+        values = [_both({play: value_of(line) for (at, play), line in cells[key].items() if at == c}) for c in sizes]
+        rows.append([*key, " ".join(sorted(seeds)), *values])
+    for policy, at in printed.items():
+        numbers = [
+            _both({play: f"{number:.2f}" for (c, play), number in at.items() if c == column}) for column in sizes
+        ]
+        rows.append([f"{policy}, the paper's", "", "", "", *numbers])
+    some = [line for _, line in lines]
+    for oracle, label in ORACLES.items():
+        known = anchors(WORLDS[some[0].world](), oracle)
+        if any(size in known for size in sizes.values()):
+            means = [f"{known[size].mean:.0f}" if size in known else "" for size in sizes.values()]
+            rows.append([label, "", "", "", *means])
+    above = [*explanations(some), "Greedy play; where both are given, greedy / sampled."]
+    return Table(above, ["policy", "group", "a robot needs", "seeds", *sizes], rows)
+
+
+def _both(by_play: Mapping[str, str]) -> str:
+    return " / ".join(by_play[play] for play in ("greedy", "sampled") if play in by_play)
+
+
+def cost(lines: Lines) -> Table:
+    """What each policy was trained on, for how long, and how large it is."""
+    rows: dict[tuple[str, ...], None] = {}
+    for wanted, line in lines:
+        seconds = "" if line.seconds is None else f"{line.seconds:,.0f}"
+        numbers = (f"{line.steps:,}", seconds, str(line.seeds_trained), line.device, f"{line.parameters:,}")
+        rows[wanted.group.name, *numbers, " ".join(wanted.group.train)] = None
+    heads = ["group", "env-steps of a seed", "seconds, all seeds", "seeds", "device", "parameters", "diamond train"]
+    above = ["What it cost: seconds of training with compiling; parameters of the policy that plays."]
+    return Table(above, heads, [list(row) for row in rows])
+
+
+def speed(file: Path) -> Table:
+    """What `diamond bench` measured."""
+    found = json.loads(read_file(file, LARGEST_PICTURE))
+    rows = []
+    for row in found.get("simulation", ()):
+        where = ", ".join(str(row[name]) for name in ("map",) if name in row)
+        beside = f"VMAS, same run: {row['vmas_steps_per_second']:,.0f}" if row.get("times_vmas") else ""
+        rows.append([f"simulation {where}".strip(), f"{row['envs']:,}", f"{row['steps_per_second']:,.0f}", beside])
+    for row in (*found.get("training", ()), *found.get("results", ())):
+        solved = row.get("slowest_seconds_to_solve")
+        beside = f"solved after {solved:.1f} s, slowest seed" if solved is not None else ""
+        rows.append(["training", f"{row['seeds']} seed(s)", f"{row['steps_per_second']:,.0f}", beside])
+    for row in found.get("decisions", ()):
+        rows.append(["a decision", f"{row['agents']} agents", "", f"{row['median_milliseconds']:.2f} ms, one core"])
+    above = [f"{found['preset']}, {found['environment']['device']}"]
+    return Table(above, ["what", "at once", "env-steps/s", "beside it"], rows)
+
+
+# --- Figures --------------------------------------------------------------------------------------
+
+
+def figures_of(name: str, entry: Entry, runs: Sequence[Run], to: Path) -> list[str]:
+    """Pictures of the entry, drawn now or by its commands; names below the folder."""
+    if entry.figure is not None:
+        draw = draw_team_sizes if entry.figure == "team_size" else draw_heatmap
+        return [f"{name}.png"] if draw(runs, to / f"{name}.png") else []
+    folders = [to / command[-1] for command in entry.commands]
+    found = [picture for folder in folders if folder.is_dir() for picture in sorted(folder.glob("*.png"))]
+    return [str(picture.relative_to(to)) for picture in found]
+
+
+# --- As text --------------------------------------------------------------------------------------
+
+
+def as_markdown(title: str, about: Sequence[str], tables: Sequence[Table], pictures: Sequence[str]) -> str:
+    parts = [f"# {title}", "\n".join(f"- {each}" for each in about)]
+    for table in tables:
+        parts += [*table.above, markdown_table(table.headings, table.rows)]
+    return "\n\n".join([*parts, *(f"![{title}]({picture})" for picture in pictures)]) + "\n"
+
+
+def as_latex(title: str, about: Sequence[str], tables: Sequence[Table]) -> str:
+    """A tabular each; what a reader must know stands above as comments."""
+    text = [f"% {each}" for each in (title, *about)]
+    for table in tables:
+        body = [" & ".join(map(escaped, row)) + r" \\" for row in (table.headings, *table.rows)]
+        text += [f"% {each}" for each in table.above]
+        text += [rf"\begin{{tabular}}{{{'l' * len(table.headings)}}}", r"\hline", body[0], r"\hline"]
+        text += [*body[1:], r"\hline", r"\end{tabular}", ""]
+    return "\n".join(text)
+
+
+LATEX = {"\\": r"\textbackslash{}", "×": r"$\times$", "π": r"$\pi$", "–": "--", "…": r"\ldots{}"} | {
+    character: f"\\{character}" for character in "&%$#_{}"
+}
+
+
+def escaped(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def as_csv(lines: Lines) -> str:
+    """One row for each line and training seed."""
+    rows = []
+    for (wanted, _), record in zip(lines, as_json([line for _, line in lines]), strict=True):
+        measures, per_seed, seeds = record.pop("measures"), record.pop("per_seed"), record.pop("seeds")
+        for i, seed in enumerate(seeds):
+            own = {name: values["per_seed"][i] for name, values in measures.items()}
+            rows.append({"group": wanted.group.name, **record, "seed": seed, "score": per_seed[i], **own})
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+# --- All of it ------------------------------------------------------------------------------------
+
+STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 0.25em 0.75em 0.25em 0; border-bottom: 1px solid #8886; vertical-align: top; }
+.wide { overflow-x: auto; margin: 1em 0; }
+img { max-width: 100%; background: white; }
+code { font-size: 0.9em; overflow-wrap: anywhere; }
+"""
+
+
+def write_report(out: Path) -> Path | None:
+    """One page that needs no other file: every entry made in this folder. None where there is none."""
+    sections, links = [], []
+    for name in ENTRIES:
+        if not (out / f"{name}.json").exists():
+            continue
+        made = json.loads(read_file(out / f"{name}.json", LARGEST_PICTURE))
+        links.append(f'<li><a href="#{name}">{html.escape(made["title"])}</a></li>')
+        sections.append(section(name, made, out))
+    if not sections:
+        return None
+    head = f'<meta charset="utf-8"><title>Diamond Attention, reproduced</title><style>{STYLE}</style>'
+    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    body = f"<h1>Diamond Attention, reproduced</h1><ul>{''.join(links)}</ul>{''.join(sections)}"
+    page = f'<!doctype html><html lang="en"><head>{head}{view}</head><body>{body}</body></html>\n'
+    write_file(out / "report.html", page.encode())
+    return out / "report.html"
+
+
+def section(name: str, made: Mapping[str, Any], out: Path) -> str:
+    parts = [f'<h2 id="{name}">{html.escape(made["title"])}</h2>']
+    parts.append("<ul>" + "".join(f"<li>{_inline(each)}</li>" for each in made["about"]) + "</ul>")
+    for table in made["tables"]:
+        parts += [f"<p>{html.escape(each)}</p>" for each in table["above"]]
+        head = "".join(f"<th>{html.escape(each)}</th>" for each in table["headings"])
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in table["rows"])
+        parts.append(f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>')
+    for picture in made["pictures"]:
+        data = base64.b64encode(read_file(out / picture, LARGEST_PICTURE)).decode()
+        parts.append(f'<img alt="{html.escape(made["title"])}" src="data:image/png;base64,{data}">')
+    return "".join(parts)
+
+
+def _inline(text: str) -> str:
+    """The little Markdown that a preface has."""
+    bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html.escape(text))
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", bold)
