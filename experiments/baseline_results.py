@@ -138,7 +138,22 @@ def cross_check() -> str:
     return markdown_table(["MAPPO of", "R at N=4", "by seed"], table)
 
 
+# --- Tables that `diamond reproduce` made ---------------------------------------------------------
+
+
+def reproduced(entry: str, number: int) -> result_rows.Table:
+    """The table of that number on a page that `diamond reproduce` wrote, which results/ has a copy of."""
+
+    def table() -> str:
+        parts = (result_rows.RESULTS / f"{entry}.md").read_text().split("\n\n")
+        return [part.strip() for part in parts if part.startswith("| ")][number]
+
+    return table
+
+
 TABLES: dict[str, result_rows.Table] = {
+    **{f"reproduced-{entry}": reproduced(entry, 0) for entry in ("spread", "table2")},
+    **{f"reproduced-{entry}-cost": reproduced(entry, 1) for entry in ("spread", "table2")},
     "baselines-cross-check": cross_check,
     "baselines-xor": xor,
     "baselines-decisions": decisions,

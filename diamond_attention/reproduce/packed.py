@@ -61,7 +61,7 @@ def few_metrics(run: Run) -> bytes:
         for name in scores:
             known = [float(row[name]) for row in part if row.get(name)]
             cells.append(f"{sum(known) / len(known):.4g}" if known else "")
-        writer.writerow([*cells, f"{sum(float(row['seconds'] or 0) for row in part):.2f}"])
+        writer.writerow([*cells, f"{sum(float(row['seconds'] or 0) for row in part):.6f}"])
     return text.getvalue().encode()
 
 

@@ -99,8 +99,12 @@ def preface(
     for what in ("commit", "device"):
         values = sorted({getattr(line, what) for line in lines} or {str(now[what])})
         about.append(f"{what.capitalize()}: {', '.join(values)}")
-    versions: dict[str, Any] = now["versions"]
-    about.append("Versions: " + ", ".join(f"{package} {version}" for package, version in versions.items()))
+    trained = [run.environment for runs in found.values() for run in runs] or [now]
+    versions: dict[str, set[str]] = defaultdict(set)
+    for environment in trained:
+        for package, version in environment.get("versions", {}).items():
+            versions[package].add(str(version))
+    about.append("Versions: " + ", ".join(f"{name} {' and '.join(sorted(all_))}" for name, all_ in versions.items()))
     return about
 
 
