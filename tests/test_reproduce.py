@@ -268,19 +268,21 @@ def test_a_seed_that_failed_is_a_result(tmp_path, monkeypatch):
     carry_out([Step("a", ("train", "a"), False)], tmp_path, "full", 1, lambda line: None)
 
 
-def test_ctrl_c_leaves_every_command_the_time_to_save(tmp_path):
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_every_command_the_time_to_save(tmp_path, by):
+    """Ctrl-C goes to all of a terminal's processes, SIGTERM to the one that is named."""
     saves = """
 import signal, sys, time
 def save(*_):
     time.sleep(1)
     open({saved!r}, "w").close()
     sys.exit(130)
-signal.signal(signal.SIGINT, save)
+signal.signal(signal.{by}, save)
 open({going!r}, "w").close()
 time.sleep(60)
 """
     programs = {
-        name: saves.format(saved=str(tmp_path / f"saved_{name}"), going=str(tmp_path / f"going_{name}"))
+        name: saves.format(by=by.name, saved=str(tmp_path / f"saved_{name}"), going=str(tmp_path / f"going_{name}"))
         for name in "ab"
     }
     waits = f"""
@@ -300,7 +302,10 @@ except KeyboardInterrupt:
     while not all((tmp_path / f"going_{name}").exists() for name in "ab"):
         assert going.poll() is None
         time.sleep(0.05)
-    os.killpg(going.pid, signal.SIGINT)
+    if by == signal.SIGINT:
+        os.killpg(going.pid, by)
+    else:
+        going.terminate()
     assert going.wait(timeout=30) == 77
     assert all((tmp_path / f"saved_{name}").exists() for name in "ab")
 

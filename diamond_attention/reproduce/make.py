@@ -1,5 +1,6 @@
 """Does what a plan says, and gathers what came of it, here and on other machines."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from diamond_attention.errors import UserError
 from diamond_attention.reproduce.entries import Group, Wanted
@@ -62,7 +64,7 @@ class Done:
 def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Say) -> None:
     """Every command that is not done, in a process of its own: a device is given back, and a crash is one step's.
 
-    `jobs` groups go on side by side. Ctrl-C reaches every command, and each is left the time to save what it has.
+    `jobs` groups go on side by side. Ctrl-C and SIGTERM reach every command, and each is left the time to save.
     """
     waiting = [step for step in steps if not step.done]
     lanes = [
@@ -72,6 +74,15 @@ def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Sa
     going: list[Lane] = []
     broken: list[UserError] = []
     interrupted = False
+
+    def end(*_: Any) -> None:
+        """SIGTERM, unlike Ctrl-C, reaches this process alone."""
+        for lane in going:
+            if lane.running is not None:
+                lane.running.terminate()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
     while lanes or going:
         try:
             while lanes and lanes[0].fits_beside(going, jobs) and not (broken or interrupted):
@@ -93,6 +104,7 @@ def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Sa
             time.sleep(LOOK_EVERY)
         except KeyboardInterrupt:
             interrupted = True
+    signal.signal(signal.SIGTERM, before)
     if interrupted:
         raise KeyboardInterrupt
     if broken:
