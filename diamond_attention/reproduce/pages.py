@@ -148,7 +148,7 @@ def scores(entry: Entry, lines: Lines) -> Table:
         if any(size in known for size in sizes.values()):
             means = [f"{known[size].mean:.0f}" if size in known else "" for size in sizes.values()]
             rows.append([label, "", "", "", *means])
-    above = [*explanations(some), "Greedy play; where both are given, greedy / sampled."]
+    above = [explanations(some)[0], "Greedy play; where both are given, greedy / sampled."]
     return Table(above, ["policy", "group", "a robot needs", "seeds", *sizes], rows)
 
 
