@@ -109,7 +109,8 @@ def tuning() -> str:
     found: dict[str, list[tuple[float, list[str]]]] = defaultdict(list)
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in result_rows.read(TUNING):
-        groups[row["method"], row["settings"]].append(row["R"])
+        if row["place"] == "N=3":
+            groups[row["method"], row["settings"]].append(row["score"])
     for (method, settings), scores in groups.items():
         mean = sum(map(float, scores)) / len(scores) if all(scores) else float("-inf")
         cells = [f"{mean:.0f}" if all(scores) else "not finished", " ".join(f"{float(s):.0f}" for s in scores if s)]

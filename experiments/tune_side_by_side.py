@@ -5,8 +5,8 @@
     python experiments/tune_side_by_side.py --add ROWS.csv… [--commit C]
 
 A small network's minibatch leaves a GPU idle, so twelve settings side by side take little longer than one. Only
-numbers can differ that no shape and no branch depends on. Simple Spread with three agents, 128 greedy episodes: the
-same for every method, and a size that nothing is reported at.
+numbers can differ that no shape and no branch depends on. The same for every method, and nothing is reported there:
+Simple Spread with three agents (R), or 2s3z from scattered starts only (win rate); 128 greedy episodes.
 """
 
 import argparse
@@ -31,8 +31,23 @@ from diamond_attention.runs.environment import describe_environment
 from diamond_attention.worlds.contract import TeamSize
 
 TUNING = result_rows.RESULTS / "baseline_tuning.csv"
-COLUMNS = ("method", "settings", "agents", "steps", "seed", "R", "episodes", "seconds", "commit", "device")
-AGENTS, EPISODES, SEEDS = 3, 128, (0, 1)
+COLUMNS = ("method", "settings", "place", "steps", "seed", "score", "episodes", "seconds", "commit", "device")
+EPISODES, SEEDS = 128, (0, 1)
+
+
+class Place(NamedTuple):
+    """Where settings are tried, and what counts there."""
+
+    name: str
+    options: tuple[str, ...]
+    score: str
+
+
+PLACES = {
+    "spread-gpu": Place("N=3", ("--agents", "3"), "return"),
+    "smaclite-cpu": Place("2s3z, scattered", ("--world.jitter", "2", "--world.jitter-share", "1"), "battle_won"),
+}
+"""By preset."""
 
 
 class Lane(NamedTuple):
@@ -65,11 +80,14 @@ def grid(words: Sequence[str]) -> list[dict[str, float]]:
     return [dict(zip(names, each, strict=True)) for each in itertools.product(*values)]
 
 
-def tune(name: str, words: Sequence[str], steps: int, options: Sequence[str]) -> Iterator[dict[str, Any]]:
+def tune(
+    name: str, words: Sequence[str], preset: str, steps: int, options: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """A row for each setting and seed."""
+    place = PLACES[preset]
     told = [word for option in options for word in (f"--{option.split('=')[0]}", option.split("=")[1])]
-    size = ["--agents", str(AGENTS), "--total-steps", str(steps)]
-    settings = parse_train("spread-gpu", ["--method", name, *size, *told]).settings
+    size = [*place.options, "--total-steps", str(steps)]
+    settings = parse_train(preset, ["--method", name, *size, *told]).settings
     choices, method, learner = grid(words), method_of(settings), build_learner(settings)
 
     def update(learner: Any, lane: Lane) -> tuple[Lane, dict[str, Any]]:
@@ -92,18 +110,20 @@ def tune(name: str, words: Sequence[str], steps: int, options: Sequence[str]) ->
     for i, (numbers, seed) in enumerate(itertools.product(choices, SEEDS)):
         policy = jax.tree.map(lambda leaf: leaf[i], method.policy_of(OffPolicyState(*stacked[:-1])))  # noqa: B023
         key = jax.random.fold_in(jax.random.key(0), seed)
-        size_played = TeamSize(AGENTS, AGENTS)
+        size_played = TeamSize(*map(int, settings.sizes[0]))
         played = play_episodes(settings.world, policy, size_played, EPISODES, key, settings.rank_hold, greedy=True)
+        score = float(np.mean(played[place.score]))
+        score = score / size_played.agents if place.score == "return" else score
         failed = int(stacked.failure[i]) != 0
         same = [option.removeprefix(f"{name}.") for option in options]
         own = [f"{number.replace('_', '-')}={value:g}" for number, value in numbers.items()]
         yield {
             "method": name,
             "settings": " ".join([*same, *own]),
-            "agents": AGENTS,
+            "place": place.name,
             "steps": settings.total_updates * settings.method.steps_per_update,
             "seed": seed,
-            "R": "" if failed else round(float(np.mean(played["return"])), 1),
+            "score": "" if failed else f"{score:.4g}",
             "episodes": EPISODES,
             "seconds": round(seconds, 1),
             "commit": environment["commit"],
@@ -115,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="a method, then NUMBER=VALUE,VALUE…")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--preset", default="spread-gpu", choices=PLACES)
     parser.add_argument("--steps", type=int, default=4_000_000)
     parser.add_argument("--option", action="append", default=[], help="the same for all, as NAME=VALUE")
     parser.add_argument("--add", type=Path, nargs="+", default=[], help="rows to put into results/")
@@ -126,7 +147,7 @@ def main() -> None:
         result_rows.add(TUNING, COLUMNS, COLUMNS[:4], [row | changed for row in rows])
     if arguments.words:
         name, *words = arguments.words
-        rows = list(tune(name, words, arguments.steps, arguments.option))
+        rows = list(tune(name, words, arguments.preset, arguments.steps, arguments.option))
         with arguments.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
