@@ -4,6 +4,7 @@
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
     diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
+    diamond theory            diamond reproduce NAME
 
 A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`. `--help` after a
 command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
@@ -34,6 +35,7 @@ from diamond_attention.command_options import (
     ResumeOptions,
     SmacliteReplayOptions,
     TableOptions,
+    TheoryOptions,
     WatchOptions,
 )
 from diamond_attention.command_words import (
@@ -285,6 +287,22 @@ def smaclite_replay_command(arguments: Sequence[str]) -> int:
     return 0 if replay.enough_match(comparisons) else 1
 
 
+def theory_command(arguments: Sequence[str]) -> int:
+    options = parse_options(TheoryOptions, arguments, "theory")
+    if options.to is not None:
+        if options.to.suffix.lower() != ".png":
+            raise UserError(f"--to is {shown(str(options.to))}, and the picture is a .png; name such a file.")
+        check_writable(options.to)
+    _choose_device("cpu", quiet=True)
+    from diamond_attention.theory.figure import draw_theory
+    from diamond_attention.theory.report import report
+
+    holds = report(print)
+    if options.to is not None:
+        print(f"drew {draw_theory(options.to)}")
+    return 0 if holds else 1
+
+
 def reproduce_command(arguments: Sequence[str]) -> int:
     from diamond_attention.reproduce.entries import ENTRIES
     from diamond_attention.reproduce.reproduce import reproduce
@@ -312,6 +330,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": list_command,
     "bench": bench_command,
     "reproduce": reproduce_command,
+    "theory": theory_command,
     "demo": demo_command,
     "smaclite-replay": smaclite_replay_command,
 }

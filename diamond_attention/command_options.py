@@ -188,6 +188,14 @@ class SmacliteReplayOptions:
 
 
 @dataclass(frozen=True)
+class TheoryOptions:
+    """Check the paper's theorem by playing it; what is impossible without randomness, and how many bits it takes."""
+
+    to: Path | None = None
+    """Also draw success against bits into this picture (.png)."""
+
+
+@dataclass(frozen=True)
 class DemoOptions:
     """Train, evaluate, tabulate and draw the XOR game in a few minutes."""
 

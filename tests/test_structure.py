@@ -43,6 +43,7 @@ ROOMS = [
     "refusals",
     "command_words",
     "terminal",
+    "theory",
     "reproduce",
     "command_line",
     "__main__",

@@ -1,6 +1,7 @@
 """From entries to commands: the ones anybody could type, in order, which of them are done, and how long they take."""
 
 import csv
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,8 +28,10 @@ LARGEST: dict[Scale, dict[str, int]] = {
 """Settings of methods that are lowered to this where they are larger."""
 MOST_STEPS: dict[Scale, dict[str, int]] = {
     "smoke": dict.fromkeys(("xor", "spread", "food", "smaclite"), 16),
-    "quick": {"xor": 40_000, "spread": 200_000, "food": 200_000, "smaclite": 40_000},
+    "quick": {"xor": 40_000, "spread": 40_000, "food": 40_000, "smaclite": 20_000},
 }
+WIDEST: dict[Scale, int] = {"smoke": 8, "quick": 32}
+"""Of networks; those of XOR are small as they are, and fewer features might not learn it."""
 SHARE_OF_EPISODES = 8
 TIMES = Path(__file__).with_name("times.csv")
 """How long steps took: a copy of what `carry_out` writes."""
@@ -126,9 +129,11 @@ def shortened(settings: Settings, scale: Scale) -> Words:
         value = getattr(settings.method, name, 0)
         if value > largest:
             words += [f"--{settings.method.name}.{name.replace('_', '-')}", str(largest)]
-    if scale == "smoke":
-        words += ["--checkpoint-every", "1"]
-        words += ["--policy.width", "8"] if hasattr(settings.policy, "width") else []
+    if getattr(settings.method, "precision", "float32") != "float32":  # which a CPU has no instructions for
+        words += [f"--{settings.method.name}.precision", "float32"]
+    if getattr(settings.policy, "width", 0) > WIDEST[scale] and (scale == "smoke" or settings.world.name != "xor"):
+        words += ["--policy.width", str(WIDEST[scale])]
+    words += ["--checkpoint-every", "1"] if scale == "smoke" else []
     return tuple(words)
 
 
@@ -163,9 +168,13 @@ def note_played(folder: Path, words: Sequence[str]) -> None:
 
 @cache
 def known_times(scale: Scale) -> Mapping[str, float]:
-    """Seconds of steps, by what they do, as they were measured: quick on two cores, full on one H200."""
+    """Mean seconds of steps, by what they do, as they were measured: quick on two cores, full on one H200."""
+    measured: dict[str, list[float]] = defaultdict(list)
     with open(TIMES, newline="") as file:
-        return {row["what"]: float(row["seconds"]) for row in csv.DictReader(file) if row["scale"] == scale}
+        for row in csv.DictReader(file):
+            if row["scale"] == scale:
+                measured[row["what"]].append(float(row["seconds"]))
+    return {what: sum(seconds) / len(seconds) for what, seconds in measured.items()}
 
 
 def described(steps: Sequence[Step], scale: Scale) -> Iterator[str]:
