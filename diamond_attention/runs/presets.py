@@ -8,6 +8,7 @@ from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.learning.registry import METHODS, settings_like
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.runs.settings import Settings
+from diamond_attention.worlds.dispatch import Dispatch
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
@@ -106,6 +107,28 @@ SMACLITE_GPU = Settings(
     checkpoint_every=50,
 )
 
+DISPATCH = Settings(
+    world=Dispatch(),
+    agents="4",
+    tasks="4",
+    policy=DiamondSettings(width=32),
+    method=PpoSettings(
+        envs=512,
+        steps=4,
+        batch=512,
+        epochs=2,
+        learning_rate=1e-3,
+        anneal=True,
+        # What a wave leaves undone waits for the next one; nothing else carries over.
+        gamma=0.5,
+        entropy_coefficient=0.003,
+        ratio="agent",
+        normalise_values=True,
+    ),
+    total_steps=1_000_000,
+    checkpoint_every=50,
+)
+
 PRESETS: dict[str, tuple[str, Settings]] = {
     "xor": (
         "The XOR game, our settings: larger batches and an annealed learning rate, so that sparse n=k=5 is "
@@ -175,6 +198,11 @@ PRESETS: dict[str, tuple[str, Settings]] = {
     "food-cpu": (
         "Food Collection, our settings, for two CPU cores.",
         dataclasses.replace(SPREAD_CPU, world=CAUTIOUS_FOOD),
+    ),
+    "dispatch": (
+        "Dispatch: four vehicles at one depot choose among four jobs, all at once; for two CPU cores. Other "
+        "symmetries with --world.depots.",
+        DISPATCH,
     ),
     "smaclite": (
         "SMAClite's 2s3z with the numbers of the paper's appendix (what it does not state is SB3's default). "

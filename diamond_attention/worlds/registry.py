@@ -4,12 +4,19 @@ import dataclasses
 
 from diamond_attention.errors import UserError
 from diamond_attention.worlds.contract import World
+from diamond_attention.worlds.dispatch import Dispatch
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.smaclite.world import Smaclite
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
-WORLDS: dict[str, type[World]] = {"xor": Xor, "spread": Spread, "food": Food, "smaclite": Smaclite}
+WORLDS: dict[str, type[World]] = {
+    "xor": Xor,
+    "spread": Spread,
+    "food": Food,
+    "dispatch": Dispatch,
+    "smaclite": Smaclite,
+}
 
 
 def register_world(world: type[World]) -> None:
