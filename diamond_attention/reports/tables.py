@@ -361,7 +361,7 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
         cells += [value_of(by_play[play]) if play in by_play else "" for play in PLAYS]
         for measure in lines[0].scoring.measures:
             means = [by_play[play].measures[measure]["mean"] if play in by_play else None for play in PLAYS]
-            cells.append(_pair(means, 1))
+            cells.append(_pair(means, lines[0].scoring.decimals))
         if _beside(lines):
             cells.append(_pair([by_play[play].paper if play in by_play else None for play in PLAYS], 2))
             cells.append("" if some.chance is None else f"{some.chance:.3f}")
@@ -373,7 +373,8 @@ def value_of(line: Line) -> str:
     if line.scoring.rate:
         return str(line.interval)
     # One run has no spread over runs, and an interval from one number to itself would look like certainty.
-    return line.interval.with_decimals(1) if len(line.per_seed) > 1 else f"{line.mean:.1f}"
+    decimals = line.scoring.decimals
+    return line.interval.with_decimals(decimals) if len(line.per_seed) > 1 else f"{line.mean:.{decimals}f}"
 
 
 def _pair(values: Sequence[float | None], decimals: int) -> str:

@@ -1,5 +1,6 @@
 """Success against random bits: the theorem as lines, drawn games as points, trained policies as crosses."""
 
+import math
 from pathlib import Path
 
 from diamond_attention.reports.panels import save
@@ -10,8 +11,9 @@ PLAYERS = (2, 3, 5, 8, 16, 64)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 BITS = range(1, 25)
 GAMES = 10_000
-BITS_OF = {"bfloat16": 7, "float32": 23}
-"""Of a number between 0 and 1 drawn evenly; a bfloat16 near 0 has more."""
+BITS_OF = {"bfloat16": 9 - math.log2(4 / 3), "float32": 23}
+"""As many as make two agree so often. Rounded to bfloat16, a number from [2^-(i+1), 2^-i) falls into one of 128 places
+of 2^-(i+8) each: two fall into the same with a probability of 4/3 · 2^-9."""
 
 
 def draw_theory(to: Path) -> Path:
@@ -25,7 +27,7 @@ def draw_theory(to: Path) -> Path:
         drawn = [simulated_probability(n, b, GAMES, seed=100 * n + b) for b in bits]
         axes.plot(bits, [each.mean for each in drawn], "o", color=colour, markersize=4, markerfacecolor="none")
         trained = [mark for mark in marks() if mark.players == n]
-        places = [BITS_OF.get(mark.ranks) or int(mark.ranks) for mark in trained]
+        places = [BITS_OF.get(mark.ranks) or float(mark.ranks) for mark in trained]
         axes.plot(places, [mark.success for mark in trained], "x", color=colour, markersize=8, markeredgewidth=1.6)
     for name, place in BITS_OF.items():
         axes.axvline(place, color="#bbbbbb", linewidth=0.8, zorder=0)

@@ -54,6 +54,8 @@ class Scoring(NamedTuple):
     name: str = "Return of the team"
     per_agent: bool = False
     """Divide the score by the number of agents."""
+    decimals: int = 1
+    """Of the score and what stands beside it, in a table; a rate always has three."""
     rate: bool = False
     """It lies between 0 and 1, an episode's score being 0 or 1; intervals and axes respect that."""
     solved: float | None = None

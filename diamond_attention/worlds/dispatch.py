@@ -76,6 +76,7 @@ class Dispatch(World):
     scoring = Scoring(
         score="share",
         name="Share of the optimum",
+        decimals=3,
         measures={
             "served": "jobs served, as a share of those the best assignment serves",
             "wasted": "vehicles that drove to a job which another one served, as a share of all",
