@@ -10,9 +10,9 @@ from diamond_attention.theory.theorem import order_probability, simulated_probab
 PLAYERS = (2, 3, 5, 8, 16, 64)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 BITS = range(1, 25)
-GAMES = 10_000
+GAMES = 40_000
 BITS_OF = {"bfloat16": 9 - math.log2(4 / 3), "float32": 23}
-"""As many as make two agree so often. Rounded to bfloat16, a number from [2^-(i+1), 2^-i) falls into one of 128 places
+"""As many as make two agree so often. Rounded to bfloat16, a number from [2^-(i+1), 2^-i) goes to one of 128 places
 of 2^-(i+8) each: two fall into the same with a probability of 4/3 · 2^-9."""
 
 
@@ -24,7 +24,7 @@ def draw_theory(to: Path) -> Path:
         fewest = (n - 1).bit_length()
         bits = [b for b in BITS if b >= fewest]
         axes.plot(bits, [float(order_probability(n, b)) for b in bits], color=colour, label=f"n = {n}")
-        drawn = [simulated_probability(n, b, GAMES, seed=100 * n + b) for b in bits]
+        drawn = [simulated_probability(n, b, GAMES, seed=1000 * n + b) for b in bits]
         axes.plot(bits, [each.mean for each in drawn], "o", color=colour, markersize=4, markerfacecolor="none")
         trained = [mark for mark in marks() if mark.players == n]
         places = [BITS_OF.get(mark.ranks) or float(mark.ranks) for mark in trained]
