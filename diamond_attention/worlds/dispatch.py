@@ -174,9 +174,7 @@ class Dispatch(World):
 
     def optimum(self, state: DispatchState) -> tuple[Float[Array, ""], Int[Array, ""]]:
         """What the best assignment earns, and how many jobs it serves. Whoever would lose by driving stays."""
-        gains = jnp.maximum(self.gains(state), 0.0)
-        vehicles, jobs = optax.assignment.hungarian_algorithm(-gains)
-        earned = gains[vehicles, jobs]
+        earned = best_assignment(jnp.maximum(self.gains(state), 0.0))
         return jnp.sum(earned), jnp.sum(earned > 0)
 
     # --- What is seen -----------------------------------------------------------------------------
@@ -213,6 +211,13 @@ class Dispatch(World):
         from diamond_attention.worlds.dispatch_scene import DispatchScene
 
         return DispatchScene
+
+
+@jax.jit  # called outside of a program, its loops would be compiled anew each time
+def best_assignment(gains: Float[Array, "agent task"]) -> Float[Array, " pair"]:
+    """What each pair of the best assignment earns."""
+    vehicles, jobs = optax.assignment.hungarian_algorithm(-gains)
+    return gains[vehicles, jobs]
 
 
 def distances(state: DispatchState) -> Float[Array, "agent task"]:
