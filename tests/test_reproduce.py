@@ -105,9 +105,7 @@ def test_a_plan_says_how_long_it_takes(monkeypatch, tmp_path):
     monkeypatch.setattr(plan, "known_times", lambda scale: {"train a": 90.0, "train c": 1000.0})
     *lines, total = described(steps, "full")
     assert [line[:13] for line in lines] == ["to do    90 s", "to do       ?", "done   1000 s"]
-    assert total == (
-        "2 steps to do: 2 min one after the other, as measured on one H200, and 1 steps whose time is not known."
-    )
+    assert total == ("2 steps to do: 2 min of work, as measured on one H200, and 1 steps whose time is not known.")
 
 
 def test_latex_is_escaped():

@@ -188,7 +188,7 @@ def described(steps: Sequence[Step], scale: Scale) -> Iterator[str]:
         yield f"{'done ' if step.done else 'to do'} {seconds}  diamond {' '.join(step.words)}"
     unknown = sum(step.what not in known for step in waiting)
     total = sum(known.get(step.what, 0) for step in waiting)
-    device = {"full": "one H200", "quick": "two CPU cores"}.get(scale)
+    device = {"full": "one H200", "quick": "two CPU cores, two groups at a time"}.get(scale)
     if waiting and device and unknown < len(waiting):
         more = f", and {unknown} steps whose time is not known" if unknown else ""
-        yield f"{len(waiting)} steps to do: {total / 60:.0f} min one after the other, as measured on {device}{more}."
+        yield f"{len(waiting)} steps to do: {total / 60:.0f} min of work, as measured on {device}{more}."
