@@ -10,7 +10,7 @@ import result_rows
 from result_rows import place_of, policy_name
 
 from diamond_attention.evaluation.statistics import Interval, paired_interval, score_interval
-from diamond_attention.reports.anchors import PROGRAMMED_TEAMS, anchors, programmed_team
+from diamond_attention.reports.anchors import ORACLES, anchors, programmed_team
 from diamond_attention.reports.tables import markdown_table
 from diamond_attention.worlds.food import Food
 from diamond_attention.worlds.spread import Spread
@@ -29,7 +29,6 @@ HOME = (4, 4)
 WORLDS = {"spread": Spread(), "food": Food()}
 SIMULATOR = {"spread": "vmas", "food": "own"}
 """Where the scores of the tables were played."""
-ANCHORS = {"bound": "bound", **PROGRAMMED_TEAMS, "random": "random"}
 NORMAL = 1.96
 """Standard errors in half a 95 % interval of a mean over hundreds of episodes."""
 SHORT_SPREAD = [("spread-gpu", mask, "off") for mask in ("floor", "none", "rank")] + [("spread-cpu", "rank", "off")]
@@ -106,7 +105,7 @@ def short_scores(world: str, policies: Sequence[Policy], names: Mapping[str, str
 def _anchor_lines(world: str, sizes: Sequence[Size], leave_out: str = "") -> list[list[str]]:
     """What hand-written play scores, where it is known."""
     lines = []
-    for oracle, name in ANCHORS.items():
+    for oracle, name in ORACLES.items():
         known = anchors(WORLDS[world], oracle)
         if known and oracle != leave_out:
             lines.append([f"*{name}*", *(f"{known[size].mean:.0f}" for size in sizes)])

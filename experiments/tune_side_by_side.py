@@ -13,6 +13,7 @@ import argparse
 import csv
 import itertools
 import time
+from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,18 +51,8 @@ PLACES = {
 """By preset."""
 
 
-class Lane(NamedTuple):
-    """The state of one seed with numbers of its own; the rest as in OffPolicyState."""
-
-    weights: Any
-    slow: Any
-    optimiser: Any
-    replay: Any
-    teams: Any
-    key: Any
-    update: Any
-    failure: Any
-    numbers: dict[str, Any]
+Lane: Any = namedtuple("Lane", (*OffPolicyState._fields, "numbers"))
+"""The state of one seed, with numbers of its own."""
 
 
 class Varied:

@@ -18,10 +18,10 @@ from diamond_attention.theory.machine import Broadcast, Halt, Receive, Sample, h
 from diamond_attention.theory.players import (
     Counting,
     Deterministic,
-    Greedy,
     HiddenCoin,
     Named,
     Ordering,
+    Oversampling,
     Private,
     Sleeper,
     every_deterministic_player,
@@ -213,7 +213,7 @@ def test_a_player_is_homogeneous_with_its_copy(player):
         (Counting(), Counting(), ""),
         (Sleeper(0, 2, "11"), Sleeper(1, 2, "11"), "11"),
         (Sleeper(1, 2, "10"), Ordering(2), "10"),
-        (Greedy(2, 0), Greedy(2, 1), "00"),
+        (Oversampling(2, 0), Oversampling(2, 1), "00"),
     ],
 )
 def test_cheats_are_caught(one, other, bits):

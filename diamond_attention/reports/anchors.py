@@ -14,6 +14,8 @@ FILE = Path(__file__).with_name("anchors.csv")
 
 PROGRAMMED_TEAMS = {"assigned": "PD + Hungarian", "avoiding": "PD + Hungarian + repulsion"}
 """The oracles that divide the work, and what figures and tables call them."""
+ORACLES = {"bound": "bound", **PROGRAMMED_TEAMS, "random": "random"}
+"""All that stand beside learned play, the best first."""
 
 
 class Anchor(NamedTuple):

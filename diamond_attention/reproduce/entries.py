@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from diamond_attention.policies.diamond_settings import MASKS
+
 Words = tuple[str, ...]
 
 # --- What an entry is -----------------------------------------------------------------------------
@@ -103,7 +105,6 @@ def large_xor() -> Iterator[Wanted]:
 
 # --- Simple Spread and Food Collection ------------------------------------------------------------
 
-MASKS = ("rank", "none", "dropout", "floor", "signed", "first", "split")
 SIZES = ("--agents", "2:8")
 FOODS = (*SIZES, "--tasks", "2:8")
 HOME = ("--agents", "4")

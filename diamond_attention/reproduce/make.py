@@ -83,7 +83,7 @@ def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Sa
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, end)
-    while lanes or going:
+    while (lanes and not (broken or interrupted)) or going:
         try:
             while lanes and lanes[0].fits_beside(going, jobs) and not (broken or interrupted):
                 going.append(lanes.pop(0))
@@ -99,8 +99,6 @@ def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Sa
                     fault = finish(lane, out, scale)
                     broken += [fault] if fault and not interrupted else []
                     done.steps += 1
-            if (broken or interrupted) and not going:
-                break
             time.sleep(LOOK_EVERY)
         except KeyboardInterrupt:
             interrupted = True

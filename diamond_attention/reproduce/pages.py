@@ -1,19 +1,15 @@
-"""What an entry becomes: a page of Markdown, LaTeX, CSV and JSON, its figures, and one report.html of all entries."""
+"""What an entry becomes: a page of Markdown, LaTeX, CSV and JSON, and its figure."""
 
-import base64
 import csv
-import html
 import io
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from diamond_attention.errors import UserError
-from diamond_attention.reports.anchors import PROGRAMMED_TEAMS, anchors
+from diamond_attention.reports.anchors import ORACLES, anchors
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
 from diamond_attention.reports.tables import (
     Line,
@@ -24,7 +20,7 @@ from diamond_attention.reports.tables import (
     table_lines,
     value_of,
 )
-from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted
+from diamond_attention.reproduce.entries import Entry, Wanted
 from diamond_attention.reproduce.make import gather, missing_seeds
 from diamond_attention.reproduce.packed import ENDING, pack
 from diamond_attention.reproduce.plan import SHORTENED, Scale, plan
@@ -33,8 +29,7 @@ from diamond_attention.runs.files import make_folders, read_file, write_file
 from diamond_attention.runs.folder import Run
 from diamond_attention.worlds.registry import WORLDS
 
-ORACLES = {"bound": "bound", **PROGRAMMED_TEAMS, "random": "random"}
-LARGEST_PICTURE = 1 << 24
+LARGEST_BENCH = 1 << 24
 
 Lines = Sequence[tuple[Wanted, Line]]
 """What was played, each line with what wanted it."""
@@ -170,7 +165,7 @@ def cost(lines: Lines) -> Table:
 
 def speed(file: Path) -> Table:
     """What `diamond bench` measured."""
-    found = json.loads(read_file(file, LARGEST_PICTURE))
+    found = json.loads(read_file(file, LARGEST_BENCH))
     rows = []
     for row in found.get("simulation", ()):
         where = ", ".join(str(row[name]) for name in ("map",) if name in row)
@@ -243,55 +238,3 @@ def as_csv(lines: Lines) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-# --- All of it ------------------------------------------------------------------------------------
-
-STYLE = """
-:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 0.25em 0.75em 0.25em 0; border-bottom: 1px solid #8886; vertical-align: top; }
-.wide { overflow-x: auto; margin: 1em 0; }
-img { max-width: 100%; background: white; }
-code { font-size: 0.9em; overflow-wrap: anywhere; }
-"""
-
-
-def write_report(out: Path) -> Path | None:
-    """One page that needs no other file: every entry made in this folder. None where there is none."""
-    sections, links = [], []
-    for name in ENTRIES:
-        if not (out / f"{name}.json").exists():
-            continue
-        made = json.loads(read_file(out / f"{name}.json", LARGEST_PICTURE))
-        links.append(f'<li><a href="#{name}">{html.escape(made["title"])}</a></li>')
-        sections.append(section(name, made, out))
-    if not sections:
-        return None
-    head = f'<meta charset="utf-8"><title>Diamond Attention, reproduced</title><style>{STYLE}</style>'
-    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    body = f"<h1>Diamond Attention, reproduced</h1><ul>{''.join(links)}</ul>{''.join(sections)}"
-    page = f'<!doctype html><html lang="en"><head>{head}{view}</head><body>{body}</body></html>\n'
-    write_file(out / "report.html", page.encode())
-    return out / "report.html"
-
-
-def section(name: str, made: Mapping[str, Any], out: Path) -> str:
-    parts = [f'<h2 id="{name}">{html.escape(made["title"])}</h2>']
-    parts.append("<ul>" + "".join(f"<li>{_inline(each)}</li>" for each in made["about"]) + "</ul>")
-    for table in made["tables"]:
-        parts += [f"<p>{html.escape(each)}</p>" for each in table["above"]]
-        head = "".join(f"<th>{html.escape(each)}</th>" for each in table["headings"])
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in table["rows"])
-        parts.append(f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>')
-    for picture in made["pictures"]:
-        data = base64.b64encode(read_file(out / picture, LARGEST_PICTURE)).decode()
-        parts.append(f'<img alt="{html.escape(made["title"])}" src="data:image/png;base64,{data}">')
-    return "".join(parts)
-
-
-def _inline(text: str) -> str:
-    """The little Markdown that a preface has."""
-    bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html.escape(text))
-    return re.sub(r"`(.+?)`", r"<code>\1</code>", bold)

@@ -26,10 +26,9 @@ LARGEST: dict[Scale, dict[str, int]] = {
     "quick": {"envs": 128, "batch": 256, "replay": 8192, "warmup": 2048, "gradient_steps": 8, "epochs": 1},
 }
 """Settings of methods that are lowered to this where they are larger. XOR is quick as it is."""
-MOST_STEPS: dict[Scale, dict[str, int]] = {
-    "smoke": dict.fromkeys(("xor", "spread", "food", "smaclite"), 16),
-    "quick": {"xor": 40_000, "spread": 20_000, "food": 20_000, "smaclite": 10_000},
-}
+MOST_STEPS: dict[Scale, int] = {"smoke": 16, "quick": 20_000}
+QUICK_STEPS = {"xor": 40_000, "smaclite": 10_000}
+"""By world, where a quick training has other than 20,000."""
 WIDEST: dict[Scale, int] = {"smoke": 8, "quick": 32}
 """Of networks."""
 SHARE_OF_EPISODES = 8
@@ -124,8 +123,10 @@ def shortened(settings: Settings, scale: Scale) -> Words:
     """The options that make a training of these settings shorter."""
     if scale == "full":
         return ()
-    words = ["--total-steps", str(min(settings.total_steps, MOST_STEPS[scale][settings.world.name]))]
-    if scale == "quick" and settings.world.name == "xor":
+    world, most = settings.world.name, MOST_STEPS[scale]
+    most = QUICK_STEPS.get(world, most) if scale == "quick" else most
+    words = ["--total-steps", str(min(settings.total_steps, most))]
+    if (scale, world) == ("quick", "xor"):
         return tuple(words)
     for name, largest in LARGEST[scale].items():
         value = getattr(settings.method, name, 0)

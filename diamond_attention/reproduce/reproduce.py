@@ -38,7 +38,8 @@ def reproduce(options: ReproduceOptions) -> int:
 def write(options: ReproduceOptions, made: dict[str, list[Wanted]]) -> None:
     """The pages of all entries, and the report."""
     # Drawing takes seconds to import, and a plan needs none of it.
-    from diamond_attention.reproduce.pages import write_entry, write_report
+    from diamond_attention.reproduce.pages import write_entry
+    from diamond_attention.reproduce.report import write_report
 
     with TemporaryDirectory() as unpacked:
         roots = [options.out]

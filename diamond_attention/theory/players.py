@@ -131,7 +131,7 @@ class Sleeper:
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Oversampling:
     """The ordering protocol, one of whose players samples a bit more than the others."""
 
     bits: int

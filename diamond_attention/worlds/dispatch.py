@@ -116,7 +116,7 @@ class Dispatch(World):
 
     def played_at(self, size: TeamSize) -> str:
         depots = min(self.depots, int(size.agents))
-        weight = "" if self.travel_weight == 0.3 else f", travel {self.travel_weight:g}"
+        weight = "" if self.travel_weight == Dispatch.travel_weight else f", travel {self.travel_weight:g}"
         return f"{size.agents}x{size.tasks}, {depots} depot{'s' * (depots > 1)}{weight}"
 
     # --- The game ---------------------------------------------------------------------------------
