@@ -188,6 +188,22 @@ def test_nothing_to_show_is_a_sentence(tmp_path):
         write_entry("table1", Entry("T", (some,)), [some], [tmp_path], "full")
 
 
+def test_a_folder_to_merge_that_is_not_there_is_refused_before_anything_runs(tmp_path, capsys):
+    words = [
+        "reproduce",
+        "table1",
+        "--scale",
+        "smoke",
+        "--out",
+        str(tmp_path / "out"),
+        "--merge",
+        str(tmp_path / "no"),
+    ]
+    assert run_command(words) == 2
+    assert "which is not there; name a folder, or a file of packed runs" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 # --- Packed runs ----------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from diamond_attention.command_options import ReproduceOptions
+from diamond_attention.errors import UserError
 from diamond_attention.reproduce.entries import ENTRIES, Wanted
 from diamond_attention.reproduce.make import carry_out, check_patterns, matching
 from diamond_attention.reproduce.packed import unpack
@@ -14,6 +15,9 @@ from diamond_attention.runs.seeds import parse_seeds
 def reproduce(options: ReproduceOptions) -> int:
     entries = ENTRIES if options.entry == "all" else {options.entry: ENTRIES[options.entry]}
     check_patterns([each for entry in entries.values() for each in entry.wanted], options.only)
+    for source in options.merge:
+        if not source.exists():
+            raise UserError(f"--merge is {source}, which is not there; name a folder, or a file of packed runs.")
     made: dict[str, list[Wanted]] = {}
     for name, entry in entries.items():
         wanted = matching(entry.wanted, options.only) if options.only else chosen(entry.wanted, options.scale)
