@@ -1,5 +1,6 @@
 """A policy for a world: what its views and actions look like, and fresh weights for them."""
 
+import jax
 from jaxtyping import PRNGKeyArray
 
 from diamond_attention.policies.contract import Policy
@@ -19,3 +20,13 @@ def interface_of(world: World) -> Interface:
 def build_policy(world: World, settings: KindSettings, key: PRNGKeyArray) -> Policy:
     """A policy for this world's views and actions, with fresh weights."""
     return POLICIES[settings.kind].build(settings, interface_of(world), key)
+
+
+def plays_too(settings: KindSettings, built_for: World, other: World) -> bool:
+    """Whether a policy built for a world plays another size of it: it plays any, or has the same arrays there."""
+
+    def shapes(world: World) -> list[tuple[int, ...]]:
+        policy = jax.eval_shape(lambda: build_policy(world, settings, jax.random.key(0)))
+        return [leaf.shape for leaf in jax.tree.leaves(policy)]
+
+    return POLICIES[settings.kind].any_size or shapes(other) == shapes(built_for)

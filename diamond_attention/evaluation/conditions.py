@@ -4,11 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-
-from diamond_attention.build import build_policy
+from diamond_attention.build import plays_too
 from diamond_attention.errors import UserError
-from diamond_attention.policies.registry import POLICIES
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.settings import Settings
@@ -39,21 +36,9 @@ def check_sizes(settings: Settings, world: World, sizes: Sequence[TeamSize]) -> 
     for size in sizes:
         world.check_size(size)
     for size in sizes:
-        if not fits_size(settings, world, size):
+        if not plays_too(settings.policy, settings.world, padded(world, [size])):
             trained = " ".join(f"{size.agents}x{size.tasks}" for size in settings.sizes)
             raise UserError(
                 f"policy.kind {settings.policy.kind} plays only teams of the size it was trained on, {trained}, and "
                 f"{size.agents}x{size.tasks} was asked for; leave it out."
             )
-
-
-def fits_size(settings: Settings, world: World, size: TeamSize) -> bool:
-    """Whether a policy can play that size: it plays any, or has the same arrays for it, since views stay alike."""
-    if POLICIES[settings.policy.kind].any_size or size in settings.sizes:
-        return True
-
-    def shapes(played: World) -> list[tuple[int, ...]]:
-        policy = jax.eval_shape(lambda: build_policy(played, settings.policy, jax.random.key(0)))
-        return [leaf.shape for leaf in jax.tree.leaves(policy)]
-
-    return shapes(padded(world, [size])) == shapes(settings.world)

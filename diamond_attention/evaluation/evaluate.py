@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from diamond_attention.build import plays_too
 from diamond_attention.errors import UserError, notice
 from diamond_attention.evaluation.conditions import Conditions, check_sizes, variant_to_play
 from diamond_attention.play import begin_episode, play_step
@@ -69,7 +70,8 @@ def evaluate(
     check_sizes(settings, world, sizes)
     where = partial(evaluate, run, seed=seed, checkpoint=checkpoint, simulator=simulator)
     on = partial(where, episodes=episodes, play=play, dropout=dropout)
-    if len(sizes) > 1 and not POLICIES[settings.policy.kind].any_size:  # side by side, the smaller would be padded
+    # Side by side, smaller teams are padded, which not every policy allows.
+    if len(sizes) > 1 and not plays_too(settings.policy, settings.world, world):
         return [row for size in sizes for row in on(sizes=[size], world=world, progress=progress)]
     if world.apart() != (world,):
         several = [alone for alone in world.apart() if (alone.sizes or sizes)[0] in sizes]

@@ -81,7 +81,7 @@ class PolicyKind(NamedTuple):
     settings: type
     build: Callable[[KindSettings, Interface, PRNGKeyArray], Policy]
     any_size: bool = True
-    """False: it plays only teams of the size it was built for."""
+    """False: it is trained on one team size, and plays only those for which it has the same arrays."""
     memory_settings: tuple[str, ...] = ()
     """The settings to lower when a device runs out of memory."""
     describe: Callable[[KindSettings], Described] = described_by_its_name

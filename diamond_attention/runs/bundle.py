@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
-from diamond_attention.build import interface_of
+from diamond_attention.build import interface_of, plays_too
 from diamond_attention.errors import UserError, notice
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import Interface, KindSettings
@@ -31,7 +31,8 @@ from diamond_attention.runs.checkpoint import (
 from diamond_attention.runs.files import is_there, json_bytes, read_json, write_folder
 from diamond_attention.runs.folder import BUNDLE_FORMAT, SEALED_BUNDLES, Run, describe_run, open_run
 from diamond_attention.runs.settings import dataclass_from_json
-from diamond_attention.worlds.contract import Feature
+from diamond_attention.runs.sizes import padded
+from diamond_attention.worlds.contract import Feature, TeamSize
 
 MOST = 1 << 16
 """Agents or tasks that a file can ask for; a damaged one must not allocate a billion."""
@@ -62,12 +63,13 @@ def bundle_files(run: Run, at: PolicyAt, environment: dict[str, Any]) -> dict[st
     arrays = as_bytes(at.policy)
     world, settings, interface = run.settings.world, run.settings, interface_of(run.settings.world)
     action = interface.action_kind
+    larger = padded(world, [TeamSize(interface.max_agents + 1, interface.max_tasks + 1)])
     (action_name,) = (name for name, kind in ACTION_KINDS.items() if isinstance(action, kind))
     described = {
         "format": BUNDLE_FORMAT,
         "kind": settings.policy.kind,
         "settings": dataclasses.asdict(settings.policy),
-        "any_team_size": POLICIES[settings.policy.kind].any_size,
+        "any_team_size": plays_too(settings.policy, world, larger),
         "agent_features": features_of(world.agent_features, interface.agent_features),
         "task_features": features_of(world.task_features, interface.task_features),
         "action": {"kind": action_name, **dataclasses.asdict(action)},
