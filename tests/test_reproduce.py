@@ -304,13 +304,14 @@ import pathlib, signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 from diamond_attention.reproduce import make
 from diamond_attention.reproduce.plan import Step
+from diamond_attention.runs.train import Interrupted
 programs = {programs!r}
 make.start = lambda step: subprocess.Popen([sys.executable, "-c", programs[step.group]])
 steps = [Step(name, ("train",), False) for name in "ab"]
 try:
     make.carry_out(steps, pathlib.Path({str(tmp_path)!r}), "full", 2, print)
-except KeyboardInterrupt:
-    sys.exit(77)
+except Interrupted as interrupted:
+    sys.exit(128 + interrupted.signal_number)
 """
     going = subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)
     while not all((tmp_path / f"going_{name}").exists() for name in "ab"):
@@ -320,7 +321,7 @@ except KeyboardInterrupt:
         os.killpg(going.pid, by)
     else:
         going.terminate()
-    assert going.wait(timeout=30) == 77
+    assert going.wait(timeout=30) == 128 + by
     assert all((tmp_path / f"saved_{name}").exists() for name in "ab")
 
 

@@ -106,7 +106,7 @@ def large_xor() -> Iterator[Wanted]:
 # --- Simple Spread and Food Collection ------------------------------------------------------------
 
 SIZES = ("--agents", "2:8")
-FOODS = (*SIZES, "--tasks", "2:8")
+FOUR_FOODS = ("--tasks", "4")
 HOME = ("--agents", "4")
 GREEDY = ("--greedy", "--episodes", "64")
 
@@ -163,7 +163,13 @@ def without_caution() -> Iterator[Wanted]:
     """Food Collection with every collision counted once."""
     for mask in ("rank", "none", "floor"):
         words = ("food-gpu", "--policy.mask", mask, "--world.caution", "1")
-        yield Wanted(Group(f"food_{mask}_caution=1", words, seeds=5), ((*FOODS, *GREEDY),), quick=False)
+        yield Wanted(Group(f"food_{mask}_caution=1", words, seeds=5), ((*SIZES, *FOUR_FOODS, *GREEDY),), quick=False)
+
+
+def by_agents_and_foods() -> Iterator[Wanted]:
+    for wanted in panel("food", (), ()):
+        if wanted.group.name in ("food_rank", "food_none"):
+            yield Wanted(wanted.group, ((*SIZES, "--tasks", "2:8", *GREEDY),))
 
 
 def large_spread() -> Iterator[Wanted]:
@@ -224,13 +230,13 @@ ENTRIES: dict[str, Entry] = {
     ),
     "food": Entry(
         "Food Collection: trained at N=4, played at 2 to 8",
-        (*panel("food", FOODS, (*HOME, "--tasks", "4")), *without_caution()),
+        (*panel("food", (*SIZES, *FOUR_FOODS), (*HOME, *FOUR_FOODS)), *without_caution()),
         shows=lambda agents, tasks: tasks == 4,
         figure="team_size",
     ),
     "heatmap": Entry(
         "Food Collection by agents and foods",
-        tuple(each for each in panel("food", FOODS, HOME) if each.group.name in ("food_rank", "food_none")),
+        tuple(by_agents_and_foods()),
         table=None,
         figure="heatmap",
     ),

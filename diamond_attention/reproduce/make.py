@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from diamond_attention.errors import UserError
 from diamond_attention.reproduce.entries import Group, Wanted
 from diamond_attention.reproduce.plan import Scale, Step, note_played, runs_in
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.rows import append_rows
+from diamond_attention.runs.train import Interrupted
 
 Say = Callable[[str], None]
 LOOK_EVERY = 0.05
@@ -43,6 +43,8 @@ class Lane:
     steps: list[Step]
     running: subprocess.Popen | None = None
     began: float = 0.0
+    told: bool = False
+    """Whether its command was told to end."""
 
     def fits_beside(self, others: Sequence["Lane"], jobs: int) -> bool:
         alone = any(step.alone for lane in (self, *others) for step in lane.steps)
@@ -73,16 +75,9 @@ def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Sa
     done, started = Done(), 0
     going: list[Lane] = []
     broken: list[UserError] = []
-    interrupted = False
+    interrupted: list[int] = []
 
-    def end(*_: Any) -> None:
-        """SIGTERM, unlike Ctrl-C, reaches this process alone."""
-        for lane in going:
-            if lane.running is not None:
-                lane.running.terminate()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: interrupted.append(number))
     while (lanes and not (broken or interrupted)) or going:
         try:
             while lanes and lanes[0].fits_beside(going, jobs) and not (broken or interrupted):
@@ -95,16 +90,20 @@ def carry_out(steps: Sequence[Step], out: Path, scale: Scale, jobs: int, say: Sa
                     lane.running, lane.began = start(step), time.monotonic()
                 elif lane.running is None:
                     going.remove(lane)
+                elif signal.SIGTERM in interrupted and not lane.told:
+                    # Unlike Ctrl-C it reaches this process alone. Told twice, a command would not save.
+                    lane.running.terminate()
+                    lane.told = True
                 elif lane.running.poll() is not None:
                     fault = finish(lane, out, scale)
                     broken += [fault] if fault and not interrupted else []
                     done.steps += 1
             time.sleep(LOOK_EVERY)
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted.append(signal.SIGINT)
     signal.signal(signal.SIGTERM, before)
     if interrupted:
-        raise KeyboardInterrupt
+        raise Interrupted(interrupted[0])
     if broken:
         raise broken[0]
 
