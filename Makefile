@@ -8,13 +8,17 @@ BIN := $(VENV)/bin
 VMAS_VENV := .venv-vmas
 VMAS_BIN := $(VMAS_VENV)/bin
 
-.PHONY: demo test test-optimised test-crashes test-methods test-vmas lint clean
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
 
 test: $(VENV)/.installed-for-tests lint
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m 'not long' -n auto --maxprocesses 4 --dist loadfile
+
+# What trains, benches or films for ten seconds and more.
+test-long: $(VENV)/.installed-for-tests
+	$(BIN)/python -m pytest tests -m long -n auto --maxprocesses 4 --dist loadfile
 
 # The same arithmetic as XLA compiles it for users; `make test` asks it for programs that compile quickly instead. Both
 # share one cache, since the flags are part of a program's name there.

@@ -206,6 +206,7 @@ def test_progress_shows_success_speed_and_time_left(shown, capsys, monkeypatch):
         assert "s left" in said
 
 
+@pytest.mark.long
 def test_the_demo_trains_tabulates_and_draws(tmp_path, monkeypatch, capsys):
     from dataclasses import replace
 
@@ -280,6 +281,7 @@ def test_show_and_list(group, capsys, monkeypatch):
     assert "finished, 6 of 6 updates" in text
 
 
+@pytest.mark.long
 def test_bench_reports_every_number_of_seeds(tmp_path, monkeypatch, capsys):
     from dataclasses import replace
 

@@ -151,6 +151,7 @@ def test_no_job_at_all_is_refused():
         Dispatch(depots=0)
 
 
+@pytest.mark.long
 def test_it_is_trained_and_played_with_other_depots(tmp_path, capsys):
     small = ["--ppo.envs", "4", "--ppo.steps", "4", "--ppo.batch", "16", "--policy.width", "4", "--total-steps", "16"]
     assert run_command(["train", "dispatch", *small, "--out", str(tmp_path / "run"), "--quiet"]) == 0

@@ -677,6 +677,7 @@ def test_ctrl_c_ends_an_evaluation_with_nothing_half_written(group, tmp_path):
 # --- A file system that is full -------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_real_disk_that_is_full(tmp_path):
     """A file system of 200 kB, mounted in a name space of its own where the machine allows that."""
     diamond = f"{sys.executable} -c 'from diamond_attention.command_line import main; main()'"

@@ -224,6 +224,7 @@ def test_a_checkpoint_of_another_world_is_refused(spread, tmp_path, capsys):
 # --- diamond bench --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_bench_of_a_particle_world_measures_all_four(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(presets.PRESETS, "small", ("small", SMALL))
     monkeypatch.setattr(vmas_bridge, "Environment", None)

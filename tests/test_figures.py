@@ -254,6 +254,7 @@ def test_the_heatmap_has_mean_and_spread_over_episodes_and_the_oracle_beside_it(
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_figures_of_both_worlds_say_what_is_missing_and_draw_it_once_it_is_there(copies, tmp_path, capsys):
     both = [str(copies / "spread"), str(copies / "food")]
     assert run_command(["figure", *both, "--to", str(tmp_path / "first")]) == 0

@@ -354,6 +354,7 @@ def success_of(run, play):
     return np.mean([row["success"] for row in evaluate(run, episodes=4000, play=(play,))])
 
 
+@pytest.mark.long
 @pytest.mark.optimised
 def test_the_rank_mask_learns_xor(trained):
     for run in trained("rank"):
@@ -361,6 +362,7 @@ def test_the_rank_mask_learns_xor(trained):
         assert success_of(run, "sampled") >= 0.99
 
 
+@pytest.mark.long
 def test_no_mask_stays_on_the_floor(trained):
     for run in trained("none"):
         assert success_of(run, "greedy") == 0.0

@@ -84,6 +84,7 @@ def test_a_shipped_policy_is_better_than_the_hand_written_one(name, working_fold
     assert np.mean([row["return"] for row in rows]) / agents > programmed.mean
 
 
+@pytest.mark.long
 def test_the_shipped_team_wins_battles_it_never_trained_on(working_folder):
     """3s5z, of which it knows only the unit types; a scripted team that attacks the nearest never wins there."""
     run = find_runs(["smaclite"])[0]

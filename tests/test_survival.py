@@ -173,6 +173,7 @@ def broken_off(cut_off, tmp_path) -> Path:
 # --- Killed and interrupted -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_killed_and_resumed_run_equals_one_that_was_never_stopped(straight, tmp_path):
     process = diamond_half_way(tmp_path / "killed")
     process.kill()
@@ -188,6 +189,7 @@ def test_a_killed_and_resumed_run_equals_one_that_was_never_stopped(straight, tm
     assert_ended_like(tmp_path / "killed", straight)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_says_how_to_go_on_and_costs_no_bit(number, status, straight, tmp_path):
     group = tmp_path / "interrupted"

@@ -186,6 +186,7 @@ def killed(own, tmp_path_factory) -> Path:
     return group
 
 
+@pytest.mark.long
 def test_a_killed_and_resumed_run_equals_one_that_was_never_stopped(killed, straight):
     for seed in SEEDS:
         (state, policy), rows = ended(killed, seed)
@@ -283,6 +284,7 @@ def test_an_exported_policy_is_evaluated_and_watched_and_started_from(killed, ow
     assert run_command(["train", "small", *own, "--from", str(exported), *words]) == 0
 
 
+@pytest.mark.long
 def test_bench(own, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("diamond_attention.bench.report.ENVS", {"cpu": (8,)})
     monkeypatch.setattr("diamond_attention.bench.training.SECONDS_OF_UPDATES", 0.0)
@@ -363,6 +365,7 @@ def test_a_policy_that_decides_in_turn_solves_xor(own, tmp_path, capsys):
     assert "its policy has no attention to show" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_method_with_diamond_attention_learns_xor_through_the_ranks(own, tmp_path, capsys):
     group = tmp_path / "reinforce"
     words = ["--method=reinforce", "--policy.width=16", "--total-steps=40960", f"--out={group}", "--quiet"]

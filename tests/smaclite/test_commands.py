@@ -110,6 +110,7 @@ def recording(group) -> Recording:
     return record(open_run(group / "seed_0"), size_of("2s_vs_1sc"), seed=2)
 
 
+@pytest.mark.long
 def test_a_battle_is_filmed(group, recording, tmp_path, capsys):
     movie, still = tmp_path / "films" / "battle.gif", tmp_path / "battle.png"
     assert run_command(["watch", str(group), "--to", str(movie), "--seed", "2", "--quiet"]) == 0
