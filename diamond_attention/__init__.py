@@ -6,6 +6,7 @@ See README.md for ten lines that load a trained policy and let a team act.
 """
 
 from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
+from diamond_attention.broadcast import Broadcast
 from diamond_attention.build import build_policy
 from diamond_attention.distributions.categorical import Categorical
 from diamond_attention.distributions.gaussian import Gaussian
@@ -50,6 +51,7 @@ __all__ = [
     "Acted",
     "AgentView",
     "Between",
+    "Broadcast",
     "Categorical",
     "ChooseTask",
     "Continuous",

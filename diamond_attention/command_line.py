@@ -123,6 +123,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             episodes=options.episodes,
             play=play,
             dropout=None if options.dropout is None else options.dropout == "on",
+            broadcast=options.broadcast,
             seed=options.seed,
             checkpoint=options.checkpoint,
             simulator=options.simulator,

@@ -1,11 +1,12 @@
 """The options of every command: dataclasses that tyro reads, one docstring an option."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from diamond_attention.broadcast import Broadcast
 from diamond_attention.evaluation.evaluate import EPISODES
 from diamond_attention.evaluation.recording import RECORDED_STEPS, SHOWN
 from diamond_attention.ranges import Between
@@ -93,6 +94,8 @@ class EvaluateOptions:
     """Only sampled play; by default both."""
     dropout: Literal["on", "off"] | None = None
     """For policies trained with mask=dropout: on or off while playing; by default as their settings say."""
+    broadcast: Broadcast = field(default_factory=Broadcast)
+    """What is wrong with the broadcast of ranks."""
     seed: Annotated[int, SEED] = 0
     """Of the evaluation's own randomness."""
     checkpoint: str = "last"

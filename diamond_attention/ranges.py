@@ -57,7 +57,7 @@ def check_ranges(settings: Any, prefix: str) -> None:
     """Raises UserError unless every field with a `Between` lies in it. `prefix` goes before its name: "ppo."."""
     kind: Any = type(settings)
     for field in ranged_fields(kind):
-        name = field.name.replace("_", "-") if prefix == OPTION else field.name
+        name = field.name.replace("_", "-") if prefix.startswith(OPTION) else field.name
         check_number(prefix + name, getattr(settings, field.name), field.between, field.kind, field.besides)
 
 

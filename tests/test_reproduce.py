@@ -4,6 +4,7 @@ import io
 import lzma
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from diamond_attention.reproduce.make import carry_out, check_patterns, gather, 
 from diamond_attention.reproduce.packed import pack, unpack
 from diamond_attention.reproduce.pages import escaped, write_entry
 from diamond_attention.reproduce.plan import Step, at_scale, chosen, described, shortened
-from diamond_attention.runs.folder import open_run
+from diamond_attention.runs.folder import SHIPPED, open_run
 from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
 
@@ -64,6 +65,19 @@ def test_groups_of_one_name_are_one_training():
         for each in entry.wanted:
             by_name.setdefault(each.group.name, set()).add(each.group)
     assert {name: len(groups) for name, groups in by_name.items() if len(groups) > 1} == {}
+
+
+def test_a_policy_that_ships_can_stand_for_its_training(tmp_path):
+    wanted = next(each for each in ENTRIES["faults"].wanted if each.group.name == "spread_floor")
+    shutil.copytree(SHIPPED / "spread-floor", tmp_path / "here" / wanted.group.name / "seed_0")
+    step, *plays = plan.plan(ENTRIES["faults"], [wanted], "full", [0], tmp_path / "here")
+    assert step.done
+    assert not any(play.done for play in plays)
+    (run,) = gather(wanted.group, [tmp_path / "here"], "full")
+    pack({wanted.group.name: [run]}, tmp_path / "a.runs.tar.xz")
+    unpack(tmp_path / "a.runs.tar.xz", tmp_path / "there")
+    (unpacked,) = gather(wanted.group, [tmp_path / "there"], "full")
+    assert (unpacked.settings, unpacked.environment) == (run.settings, run.environment)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "quick", "full"])

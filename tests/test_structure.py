@@ -31,6 +31,7 @@ ROOMS = [
     "policies",
     "worlds",
     "build",
+    "broadcast",
     "play",
     "learning",
     "runs",

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from diamond_attention.broadcast import Broadcast, Listening
 from diamond_attention.build import plays_too
 from diamond_attention.errors import UserError, notice
 from diamond_attention.evaluation.conditions import Conditions, check_sizes, variant_to_play
 from diamond_attention.play import begin_episode, play_step
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.registry import POLICIES, described
-from diamond_attention.ranges import Between, check_number
+from diamond_attention.ranges import Between, check_number, check_ranges
 from diamond_attention.ranks import RankHold
 from diamond_attention.runs.bundle import load_policy
 from diamond_attention.runs.folder import Run, own_copy
@@ -46,6 +47,7 @@ def evaluate(
     episodes: int = 1000,
     play: Sequence[Play] = ("greedy", "sampled"),
     dropout: bool | None = None,
+    broadcast: Broadcast | None = None,
     seed: int = 0,
     checkpoint: str = "last",
     simulator: str = "own",
@@ -56,9 +58,11 @@ def evaluate(
 
     `sizes` are those it was trained on unless said; `dropout` is the run's own setting unless said. `world` is a
     variant of the run's world to play instead, such as another map. Of several maps each is played by itself, and
-    battles start as the map says unless `world` has jitter.
+    battles start as the map says unless `world` has jitter. `broadcast` is what is wrong with the broadcast of ranks.
     """
+    broadcast = broadcast or Broadcast()
     check_number("--episodes", episodes, EPISODES)
+    check_ranges(broadcast, "--broadcast.")
     check_seed(seed)
     settings, progress = run.settings, progress or Quiet()
     check_simulator(settings, settings.sizes if sizes is None else sizes, simulator)
@@ -69,7 +73,7 @@ def evaluate(
     world = padded(variant_to_play(run) if world is None else world, sizes)
     check_sizes(settings, world, sizes)
     where = partial(evaluate, run, seed=seed, checkpoint=checkpoint, simulator=simulator)
-    on = partial(where, episodes=episodes, play=play, dropout=dropout)
+    on = partial(where, episodes=episodes, play=play, dropout=dropout, broadcast=broadcast)
     # Side by side, smaller teams are padded, which not every policy allows.
     if len(sizes) > 1 and not plays_too(settings.policy, settings.world, world):
         return [row for size in sizes for row in on(sizes=[size], world=world, progress=progress)]
@@ -77,6 +81,9 @@ def evaluate(
         several = [alone for alone in world.apart() if (alone.sizes or sizes)[0] in sizes]
         return [row for alone in several for row in on(world=alone, progress=progress)]
     policy, step = load_policy(run, checkpoint, dropout)
+    faults = str(broadcast)
+    if faults:
+        policy = Listening(policy, broadcast)
     check_play_fits(world, policy, min(EPISODES_AT_ONCE, len(sizes) * episodes))
     run = own_copy(run)
     varied = conditions_of(world)  # what some worlds let an evaluation vary, such as the map
@@ -111,7 +118,8 @@ def evaluate(
         for size, played in zip(sizes, played_at, strict=True):
             team = int(size.agents), int(size.tasks)
             for episode in range(episodes):
-                cells = (step, simulator, *team, *varied.values(), way, dropped, seed, episode)
+                how = f"{way} {faults}".strip()
+                cells = (step, simulator, *team, *varied.values(), how, dropped, seed, episode)
                 row = dict(zip(columns, cells, strict=True))
                 # By name, so that both simulators write the same columns.
                 rows.append(row | {name: _cell(played[name][episode]) for name in sorted(played)})

@@ -20,6 +20,8 @@ class Way(NamedTuple):
     agents: str
     tasks: str
     play: str
+    broadcast: str
+    """What was wrong with the broadcast of ranks; empty: nothing. In a row it stands behind the way of playing."""
     dropout: str
     varied: tuple[tuple[str, str], ...]
     """What some worlds let an evaluation vary, such as the map: names and values."""
@@ -40,6 +42,7 @@ def by_size_and_play(world: World, rows: Iterable[Mapping[str, Any]]) -> dict[Wa
         text = {name: str(value) for name, value in row.items()}
         varied = tuple((name, text[name]) for name in world.varies if name in text)
         own = {name: text[name] for name in SIZE_AND_PLAY}
+        own["play"], _, own["broadcast"] = text["play"].partition(" ")
         groups[Way(**own, varied=varied)].append(text)
     return groups
 

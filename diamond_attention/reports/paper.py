@@ -53,6 +53,8 @@ PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
 
 def paper_number(world: World, policy: str, trained: Sequence[tuple], way: Way) -> float | None:
     """What the paper prints for the same policy, trained and played alike; None where it prints nothing."""
+    if way.broadcast:
+        return None
     if isinstance(world, Smaclite):
         played = dict(way.varied)
         original_starts = float(played.get("jitter", 0)) == 0

@@ -98,6 +98,8 @@ def _newest_scores(run: Run) -> dict[tuple[str, str, str], dict[Size, Float[np.n
     scores: dict[tuple[str, str, str], dict[Size, np.ndarray]] = defaultdict(dict)
     scoring = run.settings.world.scoring
     for way, rows in newest_episodes(run).items():
+        if way.broadcast:  # not to be mixed with what a team scores that hears everything
+            continue
         values = np.asarray([float(row[scoring.score]) for row in rows])
         share = way.size[0] if scoring.per_agent else 1
         scores[way.simulator, way.dropout, way.play][way.size] = values / share

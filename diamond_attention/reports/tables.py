@@ -53,6 +53,8 @@ class Line:
     varied: dict[str, str]
     """What the world let this evaluation vary: the map, how far units started from their places."""
     play: str
+    broadcast: str
+    """What was wrong with the broadcast of ranks; empty: nothing."""
     dropout: str
     seeds_trained: int
     seeds_failed: int
@@ -147,6 +149,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     simulator=way.simulator,
                     varied=dict(way.varied),
                     play=way.play,
+                    broadcast=way.broadcast,
                     dropout=way.dropout,
                     seeds_trained=len(members),
                     seeds_failed=len(failed),
@@ -173,10 +176,21 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
     return sorted(
         lines,
         key=lambda x: (
-            (x.world, x.played_on, x.varied.get("jitter", ""), x.trained_on),
+            (x.world, x.played_on, x.varied.get("jitter", ""), faults_in_order(x.broadcast), x.trained_on),
             (x.method, x.place, x.mask, x.preset, x.simulator, x.dropout == "off", x.play),
         ),
     )
+
+
+def faults_in_order(broadcast: str) -> list[tuple[str, bool, float, str]]:
+    """For sorting: a perfect broadcast first, then each fault from little to much.
+
+    >>> sorted(["bits=12", "", "bits=4"], key=faults_in_order)
+    ['', 'bits=4', 'bits=12']
+    """
+    named = (word.partition("=")[::2] for word in broadcast.split())
+    parts = ((name, value, value.replace(".", "", 1).isdigit()) for name, value in named)
+    return [(name, number, float(value) if number else 0.0, value) for name, value, number in parts]
 
 
 def _trained_on(world: World, sizes: Sequence[TeamSize]) -> str:
@@ -349,11 +363,12 @@ def text_rows(lines: Sequence[Line]) -> list[list[str]]:
     pairs: dict[tuple, dict[str, Line]] = defaultdict(dict)
     for line in lines:
         name = " ".join(filter(None, [line.preset, *line.tags, line.overrides]))
-        pairs[(policy_and_method(line), name, line.trained_on, line.played_at, line.simulator)][line.play] = line
+        played = ", ".join(filter(None, [line.played_at, line.broadcast]))
+        pairs[(policy_and_method(line), name, line.trained_on, played, line.simulator)][line.play] = line
     rows = []
-    for (policy, name, trained_on, played_at, simulator), by_play in pairs.items():
+    for (policy, name, trained_on, played, simulator), by_play in pairs.items():
         some = next(iter(by_play.values()))
-        cells = [policy, name, trained_on, played_at]
+        cells = [policy, name, trained_on, played]
         if _several_simulators(lines):
             cells.append(simulator)
         cells += [some.robot_needs] * len(_needs(lines))

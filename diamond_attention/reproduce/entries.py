@@ -39,7 +39,7 @@ class Wanted:
         return self.row or self.group.name
 
 
-Figure = Literal["team_size", "heatmap"]
+Figure = Literal["team_size", "heatmap", "faults"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Entry:
 
     title: str
     wanted: tuple[Wanted, ...] = ()
-    table: Literal["played", "trained and played"] | None = "played"
-    """What its columns are. None: it is a figure alone."""
+    table: Literal["played", "trained and played", "groups"] | None = "played"
+    """What its columns are; where they are groups, lines are faults of the broadcast. None: it is a figure alone."""
     shows: Callable[[int, int], bool] = lambda agents, tasks: True
     """Which numbers of agents and tasks its table has: groups are played for other entries too."""
     figure: Figure | None = None
@@ -216,6 +216,37 @@ def transfer() -> Iterator[Wanted]:
         yield Wanted(Group(name, (*rank, *options), seeds=5), plays, quick=name == "smaclite_rank")
 
 
+# --- An imperfect broadcast -----------------------------------------------------------------------
+
+
+def faults() -> Iterator[Words]:
+    """What `diamond evaluate` is told of the broadcast: nothing, and then one fault at a time."""
+    yield ()
+    for share in ("0.1", "0.3", "0.5", "0.7", "0.9"):
+        yield ("--broadcast.lost", share)
+    for share in ("0.1", "0.5", "0.9"):
+        for rule in ("lowest", "highest"):
+            yield ("--broadcast.lost", share, "--broadcast.unheard", rule)
+    for name, values in (("late", ("0.5", "1")), ("bits", ("1", "2", "4", "8")), ("always-first", ("1", "2"))):
+        yield from ((f"--broadcast.{name}", value) for value in values)
+
+
+def imperfect() -> Iterator[Wanted]:
+    for mask in ("rank", "floor"):
+        options = ("--policy.mask", mask)
+        for n in (2, 5):
+            size = ("--players", str(n), "--actions", str(n))
+            seeds = 10 if (mask, n) == ("rank", 2) else 5  # as many as the other entries that have it
+            yield under_faults(f"xor_{mask}_{n}x{n}", ("xor", *size, *options), seeds, ("--players", str(n)), 1000)
+        yield under_faults(f"dispatch_{mask}", ("dispatch", *options), 5, (), 1000)
+        yield under_faults(f"spread_{mask}", ("spread-gpu", *options), 5, HOME, 256)
+
+
+def under_faults(name: str, train: Words, seeds: int, size: Words, episodes: int) -> Wanted:
+    play = (*size, "--greedy", "--episodes", str(episodes))
+    return Wanted(Group(name, train, seeds), tuple((*fault, *play) for fault in faults()))
+
+
 BENCHES = ("xor", "spread-{device}", "smaclite-{device}")
 
 # --- The list -------------------------------------------------------------------------------------
@@ -252,6 +283,7 @@ ENTRIES: dict[str, Entry] = {
         (*large_xor(), *large_spread()),
         shows=lambda agents, tasks: agents == tasks and agents in (5, 8, 12, 16, 32),
     ),
+    "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="groups", figure="faults"),
     "speed": Entry(
         "Speed",
         table=None,

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from diamond_attention.errors import UserError
-from diamond_attention.runs.files import read_file, write_file, write_folder
-from diamond_attention.runs.folder import Run
+from diamond_attention.runs.files import json_bytes, read_file, write_file, write_folder
+from diamond_attention.runs.folder import Run, describe_run
 from diamond_attention.runs.metrics import COLUMNS
 from diamond_attention.runs.rows import read_rows
 
@@ -40,6 +40,9 @@ def pack(groups: Mapping[str, Sequence[Run]], to: Path) -> None:
 def _files(groups: Mapping[str, Sequence[Run]]) -> Iterable[tuple[str, bytes]]:
     for group, runs in groups.items():
         for run in runs:
+            if run.policy_alone:
+                described = {"settings.json": describe_run(run), "environment.json": run.environment}
+                yield from ((f"{group}/seed_{run.seed}/{name}", json_bytes(each)) for name, each in described.items())
             for name in FILES:
                 if (run.path / name).exists():
                     yield f"{group}/seed_{run.seed}/{name}", read_file(run.path / name, LARGEST_FILE)

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from diamond_attention.errors import UserError
 from diamond_attention.reports.anchors import ORACLES, anchors
+from diamond_attention.reports.faults import draw_faults
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
 from diamond_attention.reports.tables import (
     Line,
     as_json,
     explanations,
+    faults_in_order,
     markdown_table,
     policy_and_method,
     table_lines,
@@ -49,11 +51,12 @@ def write_entry(name: str, entry: Entry, wanted: Sequence[Wanted], roots: Sequen
     to = roots[0]
     found = {each.group.name: gather(each.group, roots, scale) for each in wanted}
     runs = [run for each in found.values() for run in each]
+    by_faults = entry.table == "groups"
     lines = [
         (each, line)
         for each in wanted
         for line in (table_lines(found[each.group.name]) if found[each.group.name] else ())
-        if line.simulator == "own" and entry.shows(*line.played_on)
+        if line.simulator == "own" and entry.shows(*line.played_on) and (by_faults or not line.broadcast)
     ]
     if wanted and not lines:
         raise UserError(f"no run of {name} has been played yet; run the command without --redraw.")
@@ -109,7 +112,8 @@ def preface(
 def tables_of(entry: Entry, lines: Lines) -> list[Table]:
     """What the entry shows of each world, and what it cost."""
     worlds = dict.fromkeys(line.world for _, line in lines) if entry.table else ()
-    shown = [scores(entry, [each for each in lines if each[1].world == world]) for world in worlds]
+    lines_of = {world: [each for each in lines if each[1].world == world] for world in worlds}
+    shown = [by_fault(own) if entry.table == "groups" else scores(entry, own) for own in lines_of.values()]
     return [*shown, cost(lines)]
 
 
@@ -145,6 +149,19 @@ def scores(entry: Entry, lines: Lines) -> Table:
             rows.append([label, "", "", "", *means])
     above = [explanations(some)[0], "Greedy play; where both are given, greedy / sampled."]
     return Table(above, ["policy", "group", "a robot needs", "seeds", *sizes], rows)
+
+
+def by_fault(lines: Lines) -> Table:
+    """A line for each fault of the broadcast, a column for each group: greedy / sampled where both were played."""
+    columns: dict[tuple[str, str], dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    for wanted, line in lines:
+        columns[wanted.group.name, line.played_at][line.broadcast][line.play] = value_of(line)
+    # Other entries have the same groups play more games, with nothing wrong.
+    columns = {column: values for column, values in columns.items() if any(values)}
+    faults = sorted({fault for values in columns.values() for fault in values}, key=faults_in_order)
+    rows = [[fault or "perfect", *(_both(values[fault]) for values in columns.values())] for fault in faults]
+    headings = ["broadcast", *(f"{group} at {at}" for group, at in columns)]
+    return Table([explanations([line for _, line in lines])[0], "Greedy play."], headings, rows)
 
 
 def _both(by_play: Mapping[str, str]) -> str:
@@ -187,7 +204,7 @@ def speed(file: Path) -> Table:
 def figures_of(name: str, entry: Entry, runs: Sequence[Run], to: Path) -> list[str]:
     """Pictures of the entry, drawn now or by its commands; names below the folder."""
     if entry.figure is not None:
-        draw = draw_team_sizes if entry.figure == "team_size" else draw_heatmap
+        draw = {"team_size": draw_team_sizes, "heatmap": draw_heatmap, "faults": draw_faults}[entry.figure]
         return [f"{name}.png"] if draw(runs, to / f"{name}.png") else []
     folders = [to / command[-1] for command in entry.commands]
     found = [picture for folder in folders if folder.is_dir() for picture in sorted(folder.glob("*.png"))]

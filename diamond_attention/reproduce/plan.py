@@ -91,7 +91,8 @@ def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -
             f"{folder} was trained with seeds {there}, and {wanted} were asked for; name another folder with --out, "
             "and put both in one table with --merge."
         )
-    ended = all(run.finished is not None or run.failure is not None for run in runs)
+    # A policy alone, such as a shipped one put there, has nothing to go on from.
+    ended = all(run.policy_alone or run.finished is not None or run.failure is not None for run in runs)
     return Step(group.name, ("resume", str(folder)), ended)
 
 
