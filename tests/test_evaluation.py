@@ -189,6 +189,7 @@ def test_rows_from_before_there_were_simulators_are_read_but_not_mixed(spread, t
         (Xor(), ["--simulator", "vmas"], "the run's world is xor"),
         (Spread(physics=Physics(mass=2.0)), ["--simulator", "vmas"], "world.physics.mass is 2.0"),
         (Spread(collision_penalty=0.5), ["--simulator", "vmas"], "world.collision_penalty is 0.5"),
+        (Spread(start="depot"), ["--simulator", "vmas"], "world.start is depot and VMAS has only scattered"),
     ],
 )
 def test_what_cannot_be_played_is_one_sentence_and_status_2(

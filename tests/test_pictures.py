@@ -18,6 +18,8 @@ from diamond_attention.reports.played import Played
 from diamond_attention.runs.folder import open_run
 from diamond_attention.worlds.contract import TeamSize, tasks_named
 from diamond_attention.worlds.food import Food
+from diamond_attention.worlds.particle_scene import ParticleScene
+from diamond_attention.worlds.particles import Particles
 from diamond_attention.worlds.spread import Spread
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -242,3 +244,22 @@ def test_the_figures_of_the_pages_are_drawn_from_the_rows(monkeypatch, tmp_path)
 def test_tasks_are_named_in_the_plural():
     assert [tasks_named(world) for world in (Spread(), Food())] == ["landmarks", "foods"]
     assert tasks_named(SimpleNamespace(task="enemy")) == "enemies"
+
+
+def test_agents_that_stand_on_each_other_share_one_label():
+    places = np.array([[[0.1, 0.1], [0.1, 0.1], [0.5, 0.5], [0.11, 0.1]]])
+    none = np.zeros((1, 4, 2))
+    recording = SimpleNamespace(
+        world=Spread(start="depot"),
+        size=TeamSize(4, 4),
+        states=Particles(places, none, none, np.ones((1, 4), bool), np.ones((1, 4), bool)),
+        places=np.array([[4, 3, 2, 1]]),
+        policy=MASKS["rank"],
+        choices=None,
+    )
+    for policy, labels in (("none", ["C", "A B D"]), ("rank", ["2", "4 3 1"])):
+        recording.policy = MASKS[policy]
+        figure, axes = plt.subplots()
+        ParticleScene(axes, recording, names=False, text_size=8).show(0)
+        assert [text.get_text() for text in axes.texts if text.get_text()] == labels
+        plt.close(figure)

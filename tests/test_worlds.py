@@ -27,6 +27,11 @@ def test_worlds_keep_the_contract(name, size):
     check_world(world, size)
 
 
+@pytest.mark.parametrize("name", ["spread", "food"])
+def test_worlds_keep_the_contract_where_all_start_from_one_point(name):
+    check_world(WORLDS[name](start="depot", max_agents=4, max_tasks=5), TeamSize(3, 3))
+
+
 @dataclasses.dataclass(frozen=True)
 class NamedPlayers(Xor):
     """Writes each player's number into its features."""

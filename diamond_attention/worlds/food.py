@@ -25,7 +25,7 @@ from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
 from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
-from diamond_attention.worlds.particles import Length, Particles, Physics
+from diamond_attention.worlds.particles import Length, Particles, Physics, Start
 
 Worth = Annotated[float, Between(-1_000_000, 1_000_000)]
 """A part of the reward."""
@@ -52,6 +52,9 @@ class Food(World):
     """How many times a collision counts while learning. Scores count it once."""
     half_width: Length = 1.0
     """Agents start, and food grows, uniformly on the square from −half_width to half_width; there are no walls."""
+    start: Start = "scattered"
+    """Where agents start: scattered, everybody somewhere on the square; depot, all at one point of it, drawn for each
+    episode. From a depot agents pass through each other: no contact forces, but overlapping costs as ever."""
     mark_viewer: bool = True
     """Whether a last feature of every agent says which row is the viewer's. False: views as the paper has them."""
     max_agents: Padding = 4
@@ -100,11 +103,11 @@ class Food(World):
         particles.check_at_least_one_each(size)
 
     def reset(self, key: PRNGKeyArray, size: TeamSize) -> Particles:
-        return particles.scatter(key, size, self.max_agents, self.max_tasks, self.half_width)
+        return particles.begin(key, size, self.max_agents, self.max_tasks, self.half_width, self.start)
 
     def step(self, state: Particles, actions: Float[Array, "agent 2"], key: PRNGKeyArray) -> Transition:
         """Measures, summed over an episode's steps: `distance` D, `collections` C and `collisions` K."""
-        state = particles.advance(self.physics, state, actions)
+        state = particles.advance(self.physics, state, actions, self.start)
         nearest = particles.nearest_agents(state)
         collected = (nearest.distance < self.collection_distance) & state.task_present
         distance = particles.total_distance(state, nearest)

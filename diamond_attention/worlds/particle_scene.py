@@ -19,6 +19,8 @@ from diamond_attention.worlds.particles import Particles
 TASK_COLOUR = "#30363d"
 TRAIL_FRAMES = 40
 LINE_SHADES = 5
+SAME_PLACE = 0.2
+"""Of a radius: agents nearer to each other than this share one label, or nobody could read any."""
 FURTHEST_SHOWN = 2.5
 """In half widths of the world: an agent that runs away leaves the picture instead of shrinking it."""
 
@@ -72,6 +74,7 @@ class ParticleScene:
             for task in range(tasks if names else 0)
         ]
         self._label_at = np.asarray([label_at, label_at])
+        self._same_place = SAME_PLACE * radius
         self._agents = discs(radius, agents, facecolor=self._colours, edgecolor="white", linewidth=0.8, zorder=4)
         self._labels = [
             axes.text(
@@ -98,13 +101,20 @@ class ParticleScene:
             kind.set_offsets(tasks)
         for label, place in zip(self._task_labels, tasks + self._label_at, strict=False):
             label.set_position(tuple(place))
+        words = [self._word(frame, agent) for agent in range(len(positions))]
+        # Of agents that stand on each other the uppermost disc, which is the last, names all.
+        same = np.hypot(*(positions[:, None] - positions[None]).transpose(2, 0, 1)) < self._same_place
         for agent, (label, position) in enumerate(zip(self._labels, positions, strict=True)):
-            name, place = agent_name(agent), self._places[frame, agent]
-            label.set_text(name if not self._ranked else f"{name}\n#{place}" if self._names else str(place))
+            stack = np.flatnonzero(same[agent])
+            label.set_text(" ".join(words[one] for one in stack) if agent == stack[-1] else "")
             label.set_position(tuple(position))
         if self._recording.choices is not None:
             self._show_attention(positions, tasks, self._recording.choices[frame])
         self._show_trails(past)
+
+    def _word(self, frame: int, agent: int) -> str:
+        name, place = agent_name(agent), self._places[frame, agent]
+        return name if not self._ranked else f"{name}\n#{place}" if self._names else str(place)
 
     def _show_attention(
         self,

@@ -6,7 +6,8 @@ Agents are spheres pushed by a force they choose. One step, in VMAS's order:
     v ← (1 − drag) · v + (action + contact) / mass · Δt
     p ← p + v · Δt
 
-There are no walls and no speed limit. Positions of tasks never enter the physics: nobody bumps into them.
+There are no walls and no speed limit. Positions of tasks never enter the physics: nobody bumps into them. Agents that
+start from one point (`Start`) pass through each other: there, contact forces are left out.
 Absent agents stand still at the origin and touch nobody, so one program serves every team size.
 
 `tests/particles` holds the recordings of VMAS that these functions are checked against.
@@ -14,7 +15,7 @@ Absent agents stand still at the origin and touch nobody, so one program serves 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,15 @@ TASK_FEATURES = (
 )
 
 Tree = TypeVar("Tree")
+
+Start = Literal["scattered", "depot"]
+"""Where agents start: everybody somewhere, as in VMAS; or all at one point, drawn anew for every episode.
+
+From one point nobody pushes anybody, at any time. The contact force has no direction between two agents at the same
+place, and thirty times the strength of an action between two that are a hair apart: it would throw a team asunder
+along differences as small as a rounding error, and nobody could say any more what the policy has decided. To overlap
+costs what it always costs.
+"""
 
 Length = Annotated[float, Between(1e-6, 1_000_000)]
 """In world units. Smaller, and float32 would divide by zero; larger, and its squares would overflow."""
@@ -81,8 +91,10 @@ class Particles(NamedTuple):
 # --- starting -------------------------------------------------------------------------------------
 
 
-def scatter(key: PRNGKeyArray, size: TeamSize, max_agents: int, max_tasks: int, half_width: float) -> Particles:
-    """Agents and tasks uniform on the square, everybody at rest.
+def begin(
+    key: PRNGKeyArray, size: TeamSize, max_agents: int, max_tasks: int, half_width: float, start: Start = "scattered"
+) -> Particles:
+    """Agents, or the one depot of all, and tasks uniform on the square, everybody at rest.
 
     Larger padding draws the same positions and some more that nobody uses, so that an episode does not
     depend on how much room the world keeps.
@@ -91,6 +103,8 @@ def scatter(key: PRNGKeyArray, size: TeamSize, max_agents: int, max_tasks: int, 
     agent_present = jnp.arange(max_agents) < size.agents
     task_present = jnp.arange(max_tasks) < size.tasks
     positions = jax.random.uniform(agent_key, (max_agents, 2), minval=-half_width, maxval=half_width)
+    if start == "depot":
+        positions = jnp.broadcast_to(positions[0], positions.shape)
     tasks = jax.random.uniform(task_key, (max_tasks, 2), minval=-half_width, maxval=half_width)
     return Particles(
         positions=jnp.where(agent_present[:, None], positions, 0.0),
@@ -196,9 +210,13 @@ def contact_forces(physics: Physics, particles: Particles) -> Float[Array, "agen
     return fold(jnp.add, push[..., None] * offset)
 
 
-def advance(physics: Physics, particles: Particles, actions: Float[Array, "agent 2"]) -> Particles:
+def advance(
+    physics: Physics, particles: Particles, actions: Float[Array, "agent 2"], start: Start = "scattered"
+) -> Particles:
     """One step: each agent's action is its force, clipped to the box [−1, 1]²."""
-    force = jnp.clip(actions, -1.0, 1.0) + contact_forces(physics, particles)
+    force = jnp.clip(actions, -1.0, 1.0)
+    if start == "scattered":
+        force = force + contact_forces(physics, particles)
     force = jnp.where(particles.agent_present[:, None], force, 0.0)
     velocities = particles.velocities * (1 - physics.drag) + force / physics.mass * physics.time_step
     return particles._replace(

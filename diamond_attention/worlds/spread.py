@@ -17,7 +17,7 @@ from diamond_attention.ranges import Between, check_ranges
 from diamond_attention.view import AgentView, TeamView
 from diamond_attention.worlds import particles
 from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
-from diamond_attention.worlds.particles import Length, Particles, Physics
+from diamond_attention.worlds.particles import Length, Particles, Physics, Start
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class Spread(World):
     """Lost each step for every ordered pair of overlapping agents, so twice for two agents in contact."""
     half_width: Length = 1.0
     """Agents and landmarks start uniformly on the square from −half_width to half_width; there are no walls."""
+    start: Start = "scattered"
+    """Where agents start: scattered, everybody somewhere on the square; depot, all at one point of it, drawn for each
+    episode. From a depot agents pass through each other: no contact forces, but overlapping costs as ever."""
     mark_viewer: bool = True
     """Whether a last feature of every agent says which row is the viewer's. False: views as the paper has them."""
     max_agents: Padding = 4
@@ -70,10 +73,10 @@ class Spread(World):
             )
 
     def reset(self, key: PRNGKeyArray, size: TeamSize) -> Particles:
-        return particles.scatter(key, size, self.max_agents, self.max_tasks, self.half_width)
+        return particles.begin(key, size, self.max_agents, self.max_tasks, self.half_width, self.start)
 
     def step(self, state: Particles, actions: Float[Array, "agent 2"], key: PRNGKeyArray) -> Transition:
-        state = particles.advance(self.physics, state, actions)
+        state = particles.advance(self.physics, state, actions, self.start)
         return Transition(state, *self.judge(state))
 
     def judge(self, state: Particles) -> tuple[Float[Array, ""], Array, dict[str, Float[Array, ""]]]:

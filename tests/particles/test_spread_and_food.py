@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from diamond_attention import DiamondSettings, begin_episode, build_policy, play_step
 from diamond_attention.errors import UserError
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.food import Food
@@ -242,6 +243,63 @@ def test_renaming_the_agents_changes_neither_reward_nor_physics(world):
     reached, of_renamed = step(world, start, actions, KEY), step(world, renamed, actions[order], KEY)
     np.testing.assert_allclose(reached.state.positions[order], of_renamed.state.positions, atol=1e-6)
     assert reached.reward == pytest.approx(float(of_renamed.reward), rel=1e-6)
+
+
+# --- starting from one point ----------------------------------------------------------------------
+
+
+def at_depot(world):
+    return dataclasses.replace(world, start="depot")
+
+
+@by_name
+def test_everybody_starts_from_one_point_which_is_another_in_every_episode(world):
+    size = TeamSize(3, 3)
+    starts = [begin(with_room(at_depot(world), 4, 4), jax.random.key(number), size) for number in range(200)]
+    for start in starts:
+        np.testing.assert_array_equal(start.positions, [*[start.positions[0]] * 3, (0.0, 0.0)])
+    depots = np.stack([start.positions[0] for start in starts])
+    # Uniform on the square: a mean of 0, a variance of a third.
+    np.testing.assert_allclose(depots.mean(axis=0), 0.0, atol=4 / np.sqrt(3 * 200))
+    np.testing.assert_allclose(depots.var(axis=0), 1 / 3, atol=4 * np.sqrt(4 / 45 / 200))
+    # Nothing else is another than in scattered starts.
+    scattered = begin(with_room(world, 4, 4), jax.random.key(0), size)
+    np.testing.assert_array_equal(starts[0].tasks, scattered.tasks)
+    np.testing.assert_array_equal(starts[0].agent_present, scattered.agent_present)
+
+
+@by_name
+def test_from_one_point_agents_pass_through_each_other_and_pay_for_it(world):
+    world = with_room(at_depot(world), 3, 3)
+    start = begin(world, KEY, TeamSize(3, 3))
+    actions = np.array([(1.0, 0.0), (1.0, 0.0), (0.0, 0.5)], np.float32)
+    together = step(world, start, actions, KEY)
+    assert together.measures["collisions"] == 6
+    # Each goes where it would go alone.
+    for agent in range(3):
+        only = start._replace(agent_present=np.arange(3) == agent)
+        alone = step(world, only, actions, KEY)
+        np.testing.assert_array_equal(together.state.positions[agent], alone.state.positions[agent])
+    # In scattered starts a team a hair apart is thrown asunder.
+    apart = start._replace(positions=start.positions + np.array([(0.0, 0.0), (2e-6, 0.0), (0.0, 2e-6)], np.float32))
+    thrown = step(dataclasses.replace(world, start="scattered"), apart, actions, KEY)
+    assert np.abs(thrown.state.positions - together.state.positions).max() > 0.3
+
+
+@pytest.mark.parametrize(("mask", "greedy"), [("none", True), ("none", False), ("rank", True)])
+def test_who_sees_the_same_and_draws_nothing_stays_together(mask, greedy):
+    """Shared ranks or noise of one's own part a team that starts from one point; nothing else does."""
+    world = with_room(Spread(start="depot"), 4, 4)
+    policy = build_policy(world, DiamondSettings(width=8, mask=mask), KEY)
+    team = begin_episode(world, np.array([[4, 4]]), KEY)
+
+    def one(team, key):
+        return play_step(world, policy, team, key, hold=1, greedy=greedy).reached, None
+
+    ended, _ = jax.jit(lambda keys: jax.lax.scan(one, team, keys))(jax.random.split(KEY, 60))
+    spread = np.ptp(np.asarray(ended.world.positions), axis=0).max()
+    assert np.abs(ended.world.positions - team.world.positions).max() > 1e-3  # it does go somewhere
+    assert spread < 1e-6 if (mask, greedy) == ("none", True) else spread > 1e-5, spread
 
 
 # --- padding --------------------------------------------------------------------------------------
