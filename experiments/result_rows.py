@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines", "broadcast")),
 ]
 
 Table = Callable[[], str]
