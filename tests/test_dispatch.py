@@ -8,6 +8,8 @@ from scipy.optimize import linear_sum_assignment
 
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
+from diamond_attention.reports.depots import draw_depots
+from diamond_attention.runs.folder import find_runs
 from diamond_attention.theory.theorem import best_private_dispatch
 from diamond_attention.worlds.conformance import check_world
 from diamond_attention.worlds.contract import TeamSize
@@ -159,6 +161,9 @@ def test_it_is_trained_and_played_with_other_depots(tmp_path, capsys):
     capsys.readouterr()
     assert run_command([*played, "--quiet"]) == 0
     assert "3x5, 3 depots" in capsys.readouterr().out
+    assert draw_depots(find_runs([tmp_path / "run"]), tmp_path / "depots.png") is None
+    assert run_command([*played, "--depots", "1", "--quiet"]) == 0
+    assert draw_depots(find_runs([tmp_path / "run"]), tmp_path / "depots.png") == tmp_path / "depots.png"
     film = tmp_path / "film.gif"
     assert run_command(["watch", str(tmp_path / "run" / "seed_0"), "--depots", "2", "--to", str(film)]) == 0
     assert film.stat().st_size > 1000

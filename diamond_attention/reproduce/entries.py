@@ -39,7 +39,7 @@ class Wanted:
         return self.row or self.group.name
 
 
-Figure = Literal["team_size", "heatmap", "faults"]
+Figure = Literal["team_size", "heatmap", "faults", "depots"]
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,23 @@ def under_faults(name: str, train: Words, seeds: int, size: Words, episodes: int
     return Wanted(Group(name, train, seeds), tuple((*fault, *play) for fault in faults()), quick="2x2" in name)
 
 
+# --- Dispatch -------------------------------------------------------------------------------------
+
+DEPOTS = (1, 2, 3, 4)
+
+
+def by_depots() -> Iterator[Wanted]:
+    """Four vehicles and four jobs: all from one depot, up to one depot each."""
+    trained: dict[str, Words] = {mask: ("--policy.mask", mask) for mask in ("rank", "floor", "none")}
+    trained["mat"] = ("--method", "mat")
+    for name, options in trained.items():
+        for depots in DEPOTS:
+            more = ("--world.depots", str(depots)) if depots > 1 else ()
+            own = f"dispatch_{name}_depots={depots}" if depots > 1 else f"dispatch_{name}"
+            group = Group(own, ("dispatch", *options, *more), seeds=5)
+            yield Wanted(group, (("--episodes", "500"),), row=f"dispatch_{name}", quick=depots in (1, 4))
+
+
 BENCHES = ("xor", "spread-{device}", "smaclite-{device}")
 
 # --- The list -------------------------------------------------------------------------------------
@@ -284,6 +301,7 @@ ENTRIES: dict[str, Entry] = {
         (*large_xor(), *large_spread()),
         shows=lambda agents, tasks: agents == tasks and agents in (5, 8, 12, 16, 32),
     ),
+    "dispatch": Entry("Dispatch: how symmetric it is decides", tuple(by_depots()), figure="depots"),
     "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="groups", figure="faults"),
     "speed": Entry(
         "Speed",

@@ -4,12 +4,13 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from diamond_attention.errors import UserError
 from diamond_attention.reports.anchors import ORACLES, anchors
+from diamond_attention.reports.depots import draw_depots
 from diamond_attention.reports.faults import draw_faults
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
 from diamond_attention.reports.tables import (
@@ -22,7 +23,7 @@ from diamond_attention.reports.tables import (
     table_lines,
     value_of,
 )
-from diamond_attention.reproduce.entries import Entry, Wanted
+from diamond_attention.reproduce.entries import Entry, Figure, Wanted
 from diamond_attention.reproduce.make import gather, missing_seeds
 from diamond_attention.reproduce.packed import ENDING, pack
 from diamond_attention.reproduce.plan import SHORTENED, Scale, plan
@@ -201,10 +202,18 @@ def speed(file: Path) -> Table:
 # --- Figures --------------------------------------------------------------------------------------
 
 
+DRAWN: dict[Figure, Callable[[Sequence[Run], Path], Path | None]] = {
+    "team_size": draw_team_sizes,
+    "heatmap": draw_heatmap,
+    "faults": draw_faults,
+    "depots": draw_depots,
+}
+
+
 def figures_of(name: str, entry: Entry, runs: Sequence[Run], to: Path) -> list[str]:
     """Pictures of the entry, drawn now or by its commands; names below the folder."""
     if entry.figure is not None:
-        draw = {"team_size": draw_team_sizes, "heatmap": draw_heatmap, "faults": draw_faults}[entry.figure]
+        draw = DRAWN[entry.figure]
         return [f"{name}.png"] if draw(runs, to / f"{name}.png") else []
     folders = [to / command[-1] for command in entry.commands]
     found = [picture for folder in folders if folder.is_dir() for picture in sorted(folder.glob("*.png"))]
