@@ -14,7 +14,8 @@ def interface_of(world: World) -> Interface:
     view, _ = example_views(world)
     features = (view.agents.shape[-1], view.tasks.shape[-1])
     room = (world.max_agents, world.max_tasks)
-    return Interface(*features, world.action_kind, *room, world.sees_peers, world.has_places)
+    frames = [tuple(feature.frame for feature in named) for named in (world.agent_features, world.task_features)]
+    return Interface(*features, world.action_kind, *room, world.sees_peers, world.has_places, *frames)
 
 
 def build_policy(world: World, settings: KindSettings, key: PRNGKeyArray) -> Policy:

@@ -1,7 +1,7 @@
 """What a kind of policy is to the rest of the project: its settings, its builder, and how readers call it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxtyping import PRNGKeyArray
 
@@ -11,6 +11,12 @@ from diamond_attention.policies.contract import Policy
 
 KindSettings = Any
 """A frozen dataclass with a field `kind`, whose one value is the kind's name."""
+
+
+Frame = Literal["own", "common", "place"]
+"""How a peer sees what one column of a view tells: in a way of its own, which the viewer cannot know; the same as the
+viewer; or as one component of a place relative to itself, which a subtraction gives. Components stand in the same
+order for agents and tasks. A world that says the second or third of any column lets every agent see everybody."""
 
 
 class Interface(NamedTuple):
@@ -26,6 +32,9 @@ class Interface(NamedTuple):
     """False where what an agent sees of its peers is always the same, so that a flat observation leaves them out."""
     has_places: bool = False
     """Whether rows of a view begin with a place, and those of agents go on with a velocity."""
+    agent_frames: tuple[Frame, ...] = ()
+    """Of each feature, how peers see the same; nothing where the world does not say."""
+    task_frames: tuple[Frame, ...] = ()
 
 
 ONE_SIZE = "nothing; one team size"

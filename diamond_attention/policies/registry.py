@@ -5,7 +5,8 @@ from typing import get_args, get_type_hints
 from jaxtyping import PRNGKeyArray
 
 from diamond_attention.errors import UserError
-from diamond_attention.policies import diamond_settings
+from diamond_attention.policies import commitments, diamond_settings
+from diamond_attention.policies.commitments import CommitmentsSettings, build_commitments
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.policies.flat import FlatSettings, build_flat
@@ -37,6 +38,9 @@ POLICIES: dict[str, PolicyKind] = {
         memory_settings=("width",),
         describe=diamond_settings.describe,
         in_play=diamond_settings.in_play,
+    ),
+    "commitments": PolicyKind(
+        CommitmentsSettings, build_commitments, memory_settings=("width",), describe=commitments.describe
     ),
     "flat": PolicyKind(FlatSettings, build_flat, any_size=False, memory_settings=("width",)),
     "mat": PolicyKind(MatSettings, build_mat, any_size=False, memory_settings=("width",)),

@@ -10,7 +10,7 @@ exporting read only this.
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import jax
 
@@ -18,7 +18,7 @@ from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
 from diamond_attention.build import interface_of, plays_too
 from diamond_attention.errors import UserError, notice
 from diamond_attention.policies.contract import Policy
-from diamond_attention.policies.kind import Interface, KindSettings
+from diamond_attention.policies.kind import Frame, Interface, KindSettings
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.arrays import CheckpointError, as_bytes, digest, named_arrays, read_arrays
 from diamond_attention.runs.checkpoint import (
@@ -224,7 +224,14 @@ def _interface(file: Path, values: dict[str, Any]) -> Interface:
         raise CheckpointError(f"{file} names a team that no policy plays: {team}.")
     answers = dataclass_from_json(ACTION_KINDS[kind], action, "action")
     sees_peers, has_places = values.get("sees_peers") is not False, values.get("has_places") is True
-    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], sees_peers, has_places)
+    frames = [tuple(_frame(feature) for feature in features) for features in (agents, tasks)]
+    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], sees_peers, has_places, *frames)
+
+
+def _frame(feature: Any) -> Frame:
+    """What a file says of a column; nothing is known of one from before they said so."""
+    told: Any = feature.get("frame") if isinstance(feature, dict) else None
+    return told if isinstance(told, str) and told in get_args(Frame) else "own"  # type: ignore[return-value]
 
 
 def _policy_from(

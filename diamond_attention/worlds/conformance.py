@@ -39,6 +39,7 @@ def check_world(world: World, size: TeamSize | None = None, seed: int = 0) -> No
         key, action_key, step_key = jax.random.split(key, 3)
         views = world.views(state, ranks)
         _check_views(world, state, views, ranks, size)
+        _check_frames(world, views)
         _check_team_view(world, state, size)
         actions = random_actions(world.action_kind, views, action_key)
         _check_step(world, state, actions, step_key, step)
@@ -137,6 +138,41 @@ def _check_views(world: World, state: State, views: AgentView, ranks: Array, siz
             jnp.array_equal(getattr(views, name), getattr(other, name)),
             f"views().{name} depends on the ranks; they may only be in views().ranks.",
         )
+
+
+def _check_frames(world: World, views: AgentView) -> None:
+    """What the features say of their frames: a viewer that re-centres its view on a peer must get that peer's."""
+
+    def of_frame(frame: str) -> tuple[np.ndarray, np.ndarray]:
+        columns = [
+            [column for column, feature in enumerate(named) if feature.frame == frame]
+            for named in (world.agent_features, world.task_features)
+        ]
+        return np.asarray(views.agents)[..., columns[0]], np.asarray(views.tasks)[..., columns[1]]
+
+    views = _by_index(views)
+    (peers, places), common = of_frame("place"), of_frame("common")
+    if all(rows.shape[-1] == 0 for rows in (peers, places, *common)):
+        return
+    for name in ("agent_present", "task_present", "legal_actions"):
+        shown = getattr(views, name)
+        _require(
+            shown is None or np.array_equal(shown, np.broadcast_to(shown[:1], shown.shape)),
+            f"a feature has the frame common or place, and views().{name} is not the same to all viewers.",
+        )
+    there, tasks = np.asarray(views.agent_present)[0], np.asarray(views.task_present)[0]
+    for name, rows, shown in (("agents", common[0], there), ("tasks", common[1], tasks)):
+        _require(
+            np.allclose(rows[:, shown], rows[:1, shown], atol=1e-5),
+            f"a feature of views().{name} has the frame common, and two viewers see it differently.",
+        )
+    _require(peers.shape[-1] == places.shape[-1], "agents and tasks must have as many features of the frame place.")
+    for viewer in np.flatnonzero(there):
+        for peer in np.flatnonzero(there):
+            _require(
+                np.allclose((places[viewer] - peers[viewer, peer])[tasks], places[peer, tasks], atol=1e-5),
+                "a task's place less a peer's (features of the frame place) must be its place as that peer sees it.",
+            )
 
 
 def _check_symmetry(world: World, size: TeamSize, seed: int) -> None:

@@ -15,6 +15,7 @@ import tyro
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
 from diamond_attention.actions import ActionKind, Actions, Continuous
+from diamond_attention.policies.kind import Frame
 from diamond_attention.ranges import Between
 from diamond_attention.view import AgentView, TeamView
 
@@ -71,6 +72,8 @@ class Feature(NamedTuple):
 
     name: str
     unit: str = ""
+    frame: Frame = "own"
+    """How a peer sees the same thing, as far as the viewer can tell."""
 
 
 class World(Protocol):

@@ -87,15 +87,15 @@ class Dispatch(World):
         "travel_weight": "What a unit of distance costs",
     }
     agent_features = (
-        Feature("x of its depot relative to the viewer's", "half widths of the square"),
-        Feature("y, likewise", "half widths of the square"),
+        Feature("x of its depot relative to the viewer's", "half widths of the square", "place"),
+        Feature("y, likewise", "half widths of the square", "place"),
         Feature("1 in the viewer's own row, else 0"),
     )
     task_features = (
-        Feature("x relative to the viewer's depot", "half widths of the square"),
-        Feature("y, likewise", "half widths of the square"),
+        Feature("x relative to the viewer's depot", "half widths of the square", "place"),
+        Feature("y, likewise", "half widths of the square", "place"),
         Feature("distance from the viewer's depot", "half widths of the square"),
-        Feature("value"),
+        Feature("value", frame="common"),
         Feature("value less the viewer's way there"),
     )
 

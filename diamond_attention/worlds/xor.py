@@ -47,9 +47,9 @@ class Xor(World):
     title = "XOR"
     task = "action"
     scoring = Scoring(score="success", name="Success rate", rate=True, solved=0.99, chance=chance_level)
-    agent_features = (Feature("is there"),)
+    agent_features = (Feature("is there", frame="common"),)
     task_features = tuple(
-        Feature(f"{wave} of {frequency:g} π times the action's number")
+        Feature(f"{wave} of {frequency:g} π times the action's number", frame="common")
         for wave in ("sine", "cosine")
         for frequency in ACTION_FREQUENCIES
     )
