@@ -8,6 +8,7 @@ from scipy.optimize import linear_sum_assignment
 
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
+from diamond_attention.evaluation.dispatch_rules import decide_by_rule, shares_by_rule
 from diamond_attention.reports.depots import draw_depots
 from diamond_attention.runs.folder import find_runs
 from diamond_attention.theory.theorem import best_private_dispatch
@@ -141,6 +142,32 @@ def test_private_randomness_reaches_its_closed_form(vehicles, jobs, weight):
     actions = np.where(drives, drawn.integers(1, jobs + 1, drives.shape), 0)
     shares = jax.jit(jax.vmap(lambda each: world.step(state, each, KEY).measures["share"]))(jnp.asarray(actions))
     assert float(jnp.mean(shares)) == pytest.approx(share, abs=4 * float(jnp.std(shares)) / 20_000**0.5)
+
+
+# --- Programmed rules -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "ranks", "actions"),
+    [
+        ("nearest", [0.9, 0.5, 0.1], [1, 2, 3]),
+        ("nearest", [0.1, 0.5, 0.9], [3, 2, 1]),  # the highest rank first, also to a job that is not worth the way
+        ("best", [0.9, 0.5, 0.1], [2, 1, 0]),  # 2.0 − 0.3 · 2 is most, then 1 − 0.3; the last would lose by driving
+        ("best", [0.5, 0.9, 0.1], [1, 2, 0]),
+    ],
+)
+def test_rules_decide_in_the_order_of_ranks(rule, ranks, actions):
+    state = at(np.zeros((3, 2)), [[0, 1], [0, 2], [0, 3]], [1.0, 2.0, 0.5])
+    world = Dispatch(max_agents=3, max_tasks=3)
+    assert decide_by_rule(world, state, jnp.asarray(ranks, jnp.float32), rule).tolist() == actions
+
+
+def test_the_best_job_first_is_the_optimum_from_one_depot_and_absent_vehicles_take_none():
+    world = Dispatch(max_agents=5, max_tasks=4, depots=1)
+    for size in (TeamSize(5, 4), TeamSize(2, 4)):
+        shares = shares_by_rule(world, size, "best", episodes=20, seed=0)
+        np.testing.assert_allclose(shares, 1.0, atol=1e-4)
+    assert shares_by_rule(world, TeamSize(2, 4), "nearest", episodes=20, seed=0).mean() < 0.99
 
 
 # --- Commands -------------------------------------------------------------------------------------

@@ -265,6 +265,37 @@ def by_depots() -> Iterator[Wanted]:
             yield Wanted(group, (("--episodes", "500"),), row=f"dispatch_{name}", quick=depots in (1, 4))
 
 
+# --- Commitments ----------------------------------------------------------------------------------
+
+SMALL_TEAMS = ("--agents", "2:6", "--tasks", "2:6", "--world.depots", "6")
+MASKS_BESIDE = ("rank", "floor", "none")
+
+
+def commitments_xor() -> Iterator[Wanted]:
+    """Trained on a few small sizes, or on one; played with up to 64 players."""
+    one_size = Group("xor_commitments_2x3", ("xor-commitments", "--players", "2", "--actions", "3"), seeds=5)
+    yield Wanted(one_size, (("--players", "3", "--actions", "3", "--episodes", "1000"),))
+    sizes = ("--players", "3,8,16,32,64", "--actions", "3,8,16,32,64,96")
+    yield Wanted(Group("xor_commitments", ("xor-commitments",), seeds=5), ((*sizes, "--episodes", "500"),))
+
+
+def commitments_dispatch() -> Iterator[Wanted]:
+    """Small teams play large ones: from one depot, from as many as vehicles, and with dearer ways."""
+    sizes = (("--agents", "6", "--tasks", "6"), ("--agents", "64", "--tasks", "64,96"))
+    # More depots than vehicles are as many as vehicles.
+    plays = tuple((*size, "--depots", depots, "--episodes", "64") for depots in ("1", "64") for size in sizes)
+    trained = {"commitments": ("dispatch-commitments",)} | {
+        mask: ("dispatch", *SMALL_TEAMS, "--policy.mask", mask) for mask in MASKS_BESIDE
+    }
+    for weight in ("0.3", "1"):
+        for name, words in trained.items():
+            group = Group(f"dispatch_{name}_travel={weight}", (*words, "--world.travel-weight", weight), seeds=5)
+            yield Wanted(group, plays, quick=name in ("commitments", "rank") and weight == "0.3")
+    mat = ("dispatch", "--method", "mat", "--agents", "6", "--tasks", "6", "--world.depots", "6")
+    at_home = ("--depots", "6", "--episodes", "64")
+    yield Wanted(Group("dispatch_mat_6x6", mat, seeds=5), (at_home,), quick=False)
+
+
 BENCHES = ("xor", "spread-{device}", "smaclite-{device}")
 
 # --- The list -------------------------------------------------------------------------------------
@@ -303,6 +334,10 @@ ENTRIES: dict[str, Entry] = {
     ),
     "dispatch": Entry("Dispatch: how symmetric it is decides", tuple(by_depots()), figure="depots"),
     "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="groups", figure="faults"),
+    "commitments": Entry(
+        "Commitments: small teams trained, large teams played",
+        (*commitments_xor(), *commitments_dispatch()),
+    ),
     "speed": Entry(
         "Speed",
         table=None,

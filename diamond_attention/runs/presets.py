@@ -6,6 +6,7 @@ from typing import Any
 from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.learning.registry import METHODS, settings_like
+from diamond_attention.policies.commitments import CommitmentsSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.runs.settings import Settings
 from diamond_attention.worlds.dispatch import Dispatch
@@ -129,6 +130,18 @@ DISPATCH = Settings(
     checkpoint_every=50,
 )
 
+# Small teams only, with more tasks than agents, as many, and fewer: what is learned there is played at any size.
+# As many depots as vehicles: from one depot the same policy is as good (docs/commitments.md).
+DISPATCH_COMMITMENTS = dataclasses.replace(
+    DISPATCH,
+    world=Dispatch(depots=6),
+    agents="2:6",
+    tasks="2:6",
+    policy=CommitmentsSettings(),
+    method=dataclasses.replace(DISPATCH.ppo, learning_rate=5e-3),
+    total_steps=250_000,
+)
+
 PRESETS: dict[str, tuple[str, Settings]] = {
     "xor": (
         "The XOR game, our settings: larger batches and an annealed learning rate, so that sparse n=k=5 is "
@@ -147,6 +160,20 @@ PRESETS: dict[str, tuple[str, Settings]] = {
                 learning_rate=1e-4,
                 anneal=True,
             ),
+            total_steps=153_600,
+            checkpoint_every=50,
+        ),
+    ),
+    "xor-commitments": (
+        "The XOR game by commitments, trained with up to three players and four actions; play it with 64.",
+        Settings(
+            world=Xor(),
+            agents="2:3",
+            tasks="2:4",
+            policy=CommitmentsSettings(),
+            # A hundred times the learning rate of xor: what a claim is worth, one number, has far to go, and every
+            # game in which two players collide is rarer than the one before.
+            method=PpoSettings(envs=512, steps=1, batch=512, epochs=1, learning_rate=1e-2, anneal=True),
             total_steps=153_600,
             checkpoint_every=50,
         ),
@@ -203,6 +230,10 @@ PRESETS: dict[str, tuple[str, Settings]] = {
         "Dispatch: four vehicles at one depot choose among four jobs, all at once; for two CPU cores. Other "
         "symmetries with --world.depots.",
         DISPATCH,
+    ),
+    "dispatch-commitments": (
+        "Dispatch by commitments, trained with two to six vehicles and jobs, for two CPU cores; play it with 64.",
+        DISPATCH_COMMITMENTS,
     ),
     "smaclite": (
         "SMAClite's 2s3z with the numbers of the paper's appendix (what it does not state is SB3's default). "
