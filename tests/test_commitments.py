@@ -134,7 +134,7 @@ def bare(rounds=0, claim=-100.0, **world) -> CommitmentsPolicy:
 
 @eqx.filter_jit
 def _replayed(policy, table, turns, greedy):
-    return policy.replay(table, turns, greedy)
+    return policy.replay(table, policy.first_prices(table), turns, greedy)[0]
 
 
 def replayed(policy, table, turns=None, greedy=True) -> list[int]:
@@ -269,11 +269,7 @@ class Boastful(Dispatch):
 class Elsewhere(Dispatch):
     """Says of two features that they are places, which they are not."""
 
-    task_features = (
-        *(Feature("?") for _ in range(2)),
-        *(Feature("?", frame="place") for _ in range(2)),
-        Feature("?"),
-    )
+    task_features = tuple(Feature("?", frame="place" if column in (2, 3) else "own") for column in range(5))
 
 
 def test_the_check_of_worlds_reads_what_features_say():

@@ -173,19 +173,34 @@ class CommitmentsPolicy(Policy):
 
     # --- All turns --------------------------------------------------------------------------------
 
-    def replay(self, table: Table, turns: Int[Array, ""] | int, greedy: bool) -> Int[Array, " agent"]:
-        """The choices of the so many highest-ranked agents; the others' are no actions (−1)."""
+    def replay(
+        self, table: Table, first_prices: Float[Array, " task"], turns: Int[Array, ""] | int, greedy: bool
+    ) -> tuple[Int[Array, " agent"], Float[Array, " agent"]]:
+        """The choices of the so many highest-ranked agents, and their log-probabilities; −1 and 0 of the others."""
         # Last who is not there, and then a rank that is no number.
         order = jnp.argsort(jnp.where(table.there, -table.ranks, jnp.inf))
-        first_prices = self.first_prices(table)
-        noise = jax.vmap(self.noise, in_axes=(0, None))(table.ranks, table.scores.shape[1])
 
-        def one_turn(number: Int[Array, ""], actions: Array) -> Array:
+        def one_turn(number: Int[Array, ""], so_far: tuple[Array, Array]) -> tuple[Array, Array]:
+            actions, log_probability = so_far
             agent = order[number]
-            options = self.turn(table, first_prices, self.tasks_of(actions, table), agent).logits
-            return actions.at[agent].set(jnp.argmax(options if greedy else options + noise[agent]))
+            action, said = self.choice(table, first_prices, actions, agent, greedy)
+            return actions.at[agent].set(action), log_probability.at[agent].set(said)
 
-        return jax.lax.fori_loop(0, turns, one_turn, jnp.full(len(order), -1, jnp.int32))
+        return jax.lax.fori_loop(0, turns, one_turn, (jnp.full(len(order), -1, jnp.int32), jnp.zeros(len(order))))
+
+    def choice(
+        self,
+        table: Table,
+        first_prices: Float[Array, " task"],
+        actions: Int[Array, " agent"],
+        agent: Int[Array, ""] | int,
+        greedy: bool,
+    ) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        """What one agent chooses after these actions, and its log-probability."""
+        own = self.turn(table, first_prices, self.tasks_of(actions, table), agent)
+        noise = 0.0 if greedy else self.noise(table.ranks[agent], table.scores.shape[1])
+        action = jnp.argmax(own.logits + noise).astype(jnp.int32)
+        return action, own.log_probability(action)
 
     def noise(self, rank: Float32[Array, ""], tasks: int) -> Float[Array, " action"]:
         """What turns the best option into a sample (Gumbel), the same to everybody who heard this rank."""
@@ -198,18 +213,14 @@ class CommitmentsPolicy(Policy):
             actions, log_probability = jax.vmap(lambda view: self.decide_alone(view, greedy))(views)
             return Acted(actions, log_probability, memory)
         table = self.joint_table(views)
-        actions = self.replay(table, len(table.ranks), greedy)
-        return Acted(actions, self.ask_again(views, memory, actions)[0], memory)
+        return Acted(*self.replay(table, self.first_prices(table), len(table.ranks), greedy), memory)
 
     def decide_alone(self, view: AgentView, greedy: bool) -> tuple[Int[Array, ""], Float[Array, ""]]:
         """One agent's action and its log-probability, from its own view and the ranks it has heard."""
         table = self.table(view)
-        before = jnp.sum(table.there & (table.ranks > table.ranks[0]))
-        actions = self.replay(table, before, greedy)
-        own = self.turn(table, self.first_prices(table), self.tasks_of(actions, table), 0)
-        noise = self.noise(table.ranks[0], table.scores.shape[1])
-        action = jnp.argmax(own.logits if greedy else own.logits + noise).astype(jnp.int32)
-        return action, own.log_probability(action)
+        first_prices, before = self.first_prices(table), jnp.sum(table.there & (table.ranks > table.ranks[0]))
+        actions, _ = self.replay(table, first_prices, before, greedy)
+        return self.choice(table, first_prices, actions, 0, greedy)
 
     def ask_again(self, views: AgentView, memory: Memory, actions: Array) -> tuple[Array, Array]:
         """All turns side by side: who has claimed what is known from the ranks and the actions."""

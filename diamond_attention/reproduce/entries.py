@@ -275,8 +275,10 @@ def commitments_xor() -> Iterator[Wanted]:
     """Trained on a few small sizes, or on one; played with up to 64 players."""
     one_size = Group("xor_commitments_2x3", ("xor-commitments", "--players", "2", "--actions", "3"), seeds=5)
     yield Wanted(one_size, (("--players", "3", "--actions", "3", "--episodes", "1000"),))
-    sizes = ("--players", "3,8,16,32,64", "--actions", "3,8,16,32,64,96")
-    yield Wanted(Group("xor_commitments", ("xor-commitments",), seeds=5), ((*sizes, "--episodes", "500"),))
+    # One evaluation a team: side by side, all would be as large as the largest.
+    sizes = (("3", "3"), ("8", "8,12"), ("16", "16,24"), ("32", "32,48"), ("64", "64,96"))
+    plays = tuple(("--players", players, "--actions", actions, "--episodes", "500") for players, actions in sizes)
+    yield Wanted(Group("xor_commitments", ("xor-commitments",), seeds=5), plays)
 
 
 def commitments_dispatch() -> Iterator[Wanted]:

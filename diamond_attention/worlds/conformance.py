@@ -39,7 +39,6 @@ def check_world(world: World, size: TeamSize | None = None, seed: int = 0) -> No
         key, action_key, step_key = jax.random.split(key, 3)
         views = world.views(state, ranks)
         _check_views(world, state, views, ranks, size)
-        _check_frames(world, views)
         _check_team_view(world, state, size)
         actions = random_actions(world.action_kind, views, action_key)
         _check_step(world, state, actions, step_key, step)
@@ -49,6 +48,7 @@ def check_world(world: World, size: TeamSize | None = None, seed: int = 0) -> No
         state = transition.state
     _check_purity(world, size, seed)
     _check_symmetry(world, size, seed)
+    _check_frames(world, world.views(world.reset(jax.random.key(seed), size), ranks))
 
 
 def _require(promise: bool | np.bool_ | Array, sentence: str) -> None:
