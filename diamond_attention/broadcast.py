@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, PRNGKeyArray
 
 from diamond_attention.actions import Actions
-from diamond_attention.policies.contract import Acted, Memory, Policy
+from diamond_attention.policies.contract import Acted, IndependentPolicy, Memory, Policy
 from diamond_attention.ranges import Between
 from diamond_attention.ranks import draw_ranks
 from diamond_attention.view import AgentView, as_each_viewer_lists
@@ -86,12 +86,25 @@ class Listening(Policy):
         return self.policy.draw(views._replace(ranks=heard, noise=None), keys[0])
 
     def act(self, views: AgentView, memory: Remembered, key: PRNGKeyArray, greedy: bool) -> Acted:
-        acted = self.policy.act(self.listen(views, memory), memory.own, key, greedy)
+        acted = act_apart(self.policy, self.listen(views, memory), memory.own, key, greedy)
         said = Remembered(acted.memory, spoken(self.broadcast, views.ranks), jnp.ones_like(memory.spoken))
         return acted._replace(memory=said)
 
     def ask_again(self, views: AgentView, memory: Remembered, actions: Actions) -> tuple[Array, Array]:
         return self.policy.ask_again(self.listen(views, memory), memory.own, actions)
+
+
+def act_apart(policy: Policy, views: AgentView, memory: Memory, key: PRNGKeyArray, greedy: bool) -> Acted:
+    """As `act`, but nobody's choice rests on what another one has heard, if the policy can decide on one view."""
+    if isinstance(policy, IndependentPolicy) or not policy.decides_alone:
+        return policy.act(views, memory, key, greedy)
+
+    def alone(view: AgentView, memory: Memory, key: PRNGKeyArray) -> Acted:
+        own_view, own_memory = jax.tree.map(lambda x: x[None], (view, memory))
+        acted = policy.act(own_view, own_memory, key, greedy)
+        return jax.tree.map(lambda x: x[0], acted)
+
+    return jax.vmap(alone)(views, memory, jax.random.split(key, len(views.ranks)))
 
 
 def spoken(broadcast: Broadcast, ranks: Float32[Array, "viewer agent"]) -> Float32[Array, "viewer agent"]:

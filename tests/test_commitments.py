@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from diamond_attention.broadcast import Broadcast, Listening
 from diamond_attention.build import build_policy, interface_of
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
@@ -191,6 +192,21 @@ def test_a_peer_that_was_not_heard_claims_nothing():
     assert int(alone(learned, lost, True)[0][0]) == taken
 
 
+def test_with_a_broadcast_that_is_lost_everybody_goes_by_what_it_has_heard_itself():
+    """From one depot all like the same job best; who hears nobody above it takes it, and so all do."""
+    world, size = Dispatch(max_agents=4, max_tasks=4), TeamSize(4, 4)
+    policy = policy_for(world, -1000.0, rounds=0, rounds_each_turn=0)
+
+    def distinct(**faults) -> int:
+        team = Listening(policy, Broadcast(**faults))
+        views = team.draw(views_at(world, size), KEY)
+        acted = eqx.filter_jit(lambda: team.act(views, team.first_memory(4), KEY, True))()
+        return len(set(acted.actions.tolist()))
+
+    assert distinct() == 4
+    assert distinct(lost=1.0, unheard="lowest") == 1
+
+
 def test_absent_agents_claim_nothing_and_bid_nothing():
     scores = [[3.0, 2.0, -9.0], [3.0, 2.0, -9.0], [9.0, 9.0, 9.0]]
     here = table_of(scores, [0.1, 0.5, 0.9], there=[True, True, False])
@@ -304,6 +320,7 @@ TRAINED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("preset", TRAINED)
 def test_it_is_trained_stopped_resumed_played_exported_and_watched(preset, tmp_path, capsys):
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -231,6 +231,9 @@ def faults() -> Iterator[Words]:
         yield from ((f"--broadcast.{name}", value) for value in values)
 
 
+DISPATCH_COMMITMENTS = ("dispatch-commitments", "--world.travel-weight", "0.3")
+
+
 def imperfect() -> Iterator[Wanted]:
     for mask in ("rank", "floor"):
         options = ("--policy.mask", mask)
@@ -240,6 +243,9 @@ def imperfect() -> Iterator[Wanted]:
             yield under_faults(f"xor_{mask}_{n}x{n}", ("xor", *size, *options), seeds, ("--players", str(n)), 1000)
         yield under_faults(f"dispatch_{mask}", ("dispatch", *options), 5, (), 1000)
         yield under_faults(f"spread_{mask}", ("spread-gpu", *options), 5, HOME, 256)
+    five, depot = ("--players", "5", "--actions", "5"), ("--agents", "4", "--tasks", "4", "--depots", "1")
+    yield under_faults("xor_commitments", ("xor-commitments",), 5, five, 1000)
+    yield under_faults("dispatch_commitments_travel=0.3", DISPATCH_COMMITMENTS, 5, depot, 1000)
 
 
 def under_faults(name: str, train: Words, seeds: int, size: Words, episodes: int) -> Wanted:
