@@ -263,6 +263,7 @@ def by_depots() -> Iterator[Wanted]:
     """Four vehicles and four jobs: all from one depot, up to one depot each."""
     trained: dict[str, Words] = {mask: ("--policy.mask", mask) for mask in ("rank", "floor", "none")}
     trained["mat"] = ("--method", "mat")
+    trained["commitments"] = ("--policy.kind", "commitments", "--ppo.learning-rate", "5e-3")
     for name, options in trained.items():
         for depots in DEPOTS:
             more = ("--world.depots", str(depots)) if depots > 1 else ()
