@@ -131,7 +131,7 @@ DISPATCH = Settings(
 )
 
 # Small teams only, with more tasks than agents, as many, and fewer: what is learned there is played at any size, with
-# 64 vehicles and jobs at 0.98 of the optimum. As many depots as vehicles; from one depot the same policy reaches 0.999
+# 64 vehicles and jobs at 0.98 of the optimum. As many depots as vehicles; from one depot the same policy gets 0.999
 # (five seeds, docs/commitments.md).
 DISPATCH_COMMITMENTS = dataclasses.replace(
     DISPATCH,
