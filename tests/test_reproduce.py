@@ -82,12 +82,18 @@ def test_a_policy_that_ships_can_stand_for_its_training(tmp_path):
 
 @pytest.mark.parametrize("scale", ["smoke", "quick", "full"])
 def test_every_command_of_a_plan_is_one_that_anybody_could_type(scale, tmp_path):
+    seen = set()
     for entry in ENTRIES.values():
         some = entry.wanted if scale == "full" else chosen(entry.wanted, scale)[::5]
         for step in plan.plan(entry, some, scale, (), tmp_path):
             command, *words = step.words
             assert command in COMMANDS
             assert not step.done
+            # Two that differ in numbers and folders alone are parsed alike.
+            kind_of = tuple(word for word in step.words if not re.match(r"[\d/]", word))
+            if kind_of in seen:
+                continue
+            seen.add(kind_of)
             if command == "train":
                 options = parse_train(words[0], words[1:])
                 assert (scale == "full") == (options.seeds.count(",") > 0)
