@@ -271,7 +271,8 @@ def test_an_exported_policy_is_evaluated_and_watched_and_started_from(killed, ow
     assert {path.name for path in exported.iterdir()} == {"policy.json", "policy.safetensors"}
     described = json.loads((exported / "policy.json").read_text())
     assert described["kind"] == "linear"
-    assert described["task_features"] == [{"name": "place on the line from the viewer", "unit": "length of the line"}]
+    place = {"name": "place on the line from the viewer", "unit": "length of the line", "frame": "own"}
+    assert described["task_features"] == [place]
     assert run_command(["watch", str(exported), *own, "--to", str(tmp_path / "film.gif")]) == 0
     words = ["--episodes", "100", "--agents", "3", "--json"]
     played = []
