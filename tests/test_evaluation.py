@@ -315,3 +315,9 @@ def test_a_critic_comes_with_the_scale_of_its_values(tmp_path):
     begun = load_run(plain, "0")[0]
     np.testing.assert_array_equal(begun.weights.policy.head.mean.weight, theirs.weights.policy.head.mean.weight)
     assert not np.array_equal(begun.weights.critic.value.weight, theirs.weights.critic.value.weight)
+
+
+def test_many_sizes_of_training_are_not_all_named():
+    sizes = [TeamSize(n, n) for n in range(2, 8)]
+    assert tables._trained_on(Spread(), sizes[:3]) == "2x2 3x3 4x4"
+    assert tables._trained_on(Spread(), sizes) == "2x2 … 7x7 (6 sizes)"

@@ -27,6 +27,9 @@ from diamond_attention.runs.rows import read_rows
 from diamond_attention.runs.settings import Settings, described_as, flat, to_json
 from diamond_attention.worlds.contract import Scoring, TeamSize, World
 
+MOST_SIZES_NAMED = 4
+"""Of those that a policy was trained on."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -196,7 +199,10 @@ def faults_in_order(broadcast: str) -> list[tuple[str, bool, float, str]]:
 def _trained_on(world: World, sizes: Sequence[TeamSize]) -> str:
     """Of a world whose sizes follow from its map, the map alone: how starts were scattered is an override."""
     scored = world.as_scored()
-    return " ".join(dict.fromkeys(scored.played_at(size) for size in sizes))
+    names = list(dict.fromkeys(scored.played_at(size) for size in sizes))
+    if len(names) > MOST_SIZES_NAMED:
+        return f"{names[0]} … {names[-1]} ({len(names)} sizes)"
+    return " ".join(names)
 
 
 def _as_varied(world: World, varied: Sequence[tuple[str, str]]) -> World:
