@@ -214,7 +214,7 @@ def list_command(arguments: Sequence[str]) -> int:
         raise UserError(f"`diamond list` takes no arguments, and got {arguments[0]!r}.")
     print("presets")
     for name, (description, _) in PRESETS.items():
-        print(f"  {name:12s} {description}")
+        print(f"  {name:20s} {description}")
     described_types = {
         "worlds": WORLDS,
         "kinds of policy (--policy.kind)": {name: kind.settings for name, kind in POLICIES.items()},
@@ -223,13 +223,13 @@ def list_command(arguments: Sequence[str]) -> int:
     for heading, types in described_types.items():
         print(heading)
         for name, kind in types.items():
-            print(f"  {name:12s} {_first_line(kind)}")
+            print(f"  {name:20s} {_first_line(kind)}")
     print("trained policies that ship with the package")
     for name in shipped_policies():
         settings = open_run(SHIPPED / name).settings
         world = settings.world.as_scored()
         trained = " ".join(dict.fromkeys(world.played_at(size) for size in settings.sizes))
-        print(f"  {name:12s} {world.name}, trained on {trained}, {described_as(settings).label}")
+        print(f"  {name:20s} {world.name}, trained on {trained}, {described_as(settings).label}")
     print("runs (in ./runs)")
     found = sorted(
         {path.parent for name in ("settings.json", "policy.json") for path in Path("runs").glob(f"**/{name}")}
@@ -311,8 +311,8 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print("what can be made, each with its groups of seeds:\n")
         for name, entry in ENTRIES.items():
-            print(f"  {name:12s} {entry.title}; {len(entry.wanted)} groups")
-        print(f"  {'all':12s} all of it\n")
+            print(f"  {name:20s} {entry.title}; {len(entry.wanted)} groups")
+        print(f"  {'all':20s} all of it\n")
     options = parse_options(ReproduceOptions, arguments, "reproduce")
     names = (*ENTRIES, "all")
     known(f"there is nothing called {shown(options.entry)} to reproduce", options.entry, names)

@@ -123,7 +123,7 @@ def preset_name(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[s
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: diamond {command} PRESET [OPTIONS]; a preset first, then its options (--help lists them):\n")
         for name, (description, _) in PRESETS.items():
-            print(f"  {name:12s} {description}")
+            print(f"  {name:20s} {description}")
         raise SystemExit(0)
     if not arguments or arguments[0].startswith("-"):
         raise UserError(f"`diamond {command}` needs a preset first: {', '.join(PRESETS)}.")

@@ -27,8 +27,8 @@ from diamond_attention.worlds.spread import Spread
 DECISIONS = result_rows.RESULTS / "decisions.json"
 CROSS_CHECK = result_rows.RESULTS / "mappo_cross_check.csv"
 TUNING = result_rows.RESULTS / "baseline_tuning.csv"
-OURS = {"rank": ("xor", "xor-paper"), "none": ("xor-paper",), "dropout": ("xor-paper",)}
-"""Masks and presets of our own lines."""
+OURS = ("rank", "none", "dropout")
+"""Masks of our own lines."""
 PLAYS = ("greedy", "sampled")
 
 
@@ -39,9 +39,9 @@ def xor() -> str:
     """The paper's Table 1: a line for each method, greedy and sampled success, and in brackets what the paper has."""
     rates: dict[tuple, list[float]] = defaultdict(list)
     lines: dict[tuple[str, str, str], None] = {}
-    for row in result_rows.read(xor_results.RESULTS):
+    for row in xor_results.rows():
         preset, mask = result_rows.preset_of(row), row["mask"]
-        if (mask in MASKS and row["preset"] not in OURS.get(mask, ())) or row["shaped"] == "True":
+        if mask in MASKS and mask not in OURS:
             continue
         if mask == "dropout" and row["dropout"] == "on":
             continue
