@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines", "broadcast")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("results", "speed", "smaclite", "baselines", "broadcast", "commitments")
+    ),
 ]
 
 Table = Callable[[], str]

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 import baseline_results
+import commitment_results
 import particle_results
 import result_rows
 import smaclite_results
@@ -25,6 +26,7 @@ KEEPERS = {"xor": xor_results, "spread": particle_results, "food": particle_resu
 
 TABLES: dict[str, result_rows.Table] = {
     **baseline_results.TABLES,
+    **commitment_results.TABLES,
     **xor_results.TABLES,
     **particle_results.TABLES,
     **smaclite_results.TABLES,

@@ -3,12 +3,11 @@
     nearest    the nearest job that nobody of higher rank has claimed, if one is left
     best       the unclaimed job that earns the vehicle most; it stays where none earns anything
 
-Both know what is claimed and nothing of who decides later. `python -m diamond_attention.evaluation.dispatch_rules`
-prints their shares of the optimum.
+Both know what is claimed and nothing of who decides later.
 """
 
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +20,6 @@ from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.dispatch import STAY, Dispatch, DispatchState, distances
 
 Rule = Literal["nearest", "best"]
-
-SIZES = ((6, 6), (12, 12), (24, 24), (64, 64), (64, 96))
-WEIGHTS = (0.3, 0.6, 1.0)
 
 
 def decide_by_rule(
@@ -66,12 +62,3 @@ def _play(world: Dispatch, rule: Rule, size: Array, keys: Array) -> Float[Array,
         return jnp.sum(jax.lax.scan(one_wave, state, jax.random.split(play_key, world.waves))[1])
 
     return jax.lax.map(one_episode, keys, batch_size=64)
-
-
-if __name__ == "__main__":
-    for weight in WEIGHTS:
-        for agents, tasks in SIZES:
-            world = Dispatch(agents, travel_weight=weight, max_agents=agents, max_tasks=tasks)
-            for rule in get_args(Rule):
-                share = shares_by_rule(world, TeamSize(agents, tasks), rule, episodes=64, seed=0).mean()
-                print(f"{agents}x{tasks}, {agents} depots, travel {weight:g}, {rule}: {share:.3f}", flush=True)
