@@ -58,6 +58,25 @@ class Broadcast:
         return " ".join(f"{name}={value if isinstance(value, str) else f'{value:g}'}" for name, value in told)
 
 
+def faults_named(broadcast: str) -> dict[str, str]:
+    """What `str` says of a broadcast, taken apart.
+
+    >>> faults_named("lost=0.5 unheard=lowest")
+    {'lost': '0.5', 'unheard': 'lowest'}
+    """
+    return dict(word.split("=") for word in broadcast.split())
+
+
+def faults_in_order(broadcast: str) -> list[tuple[str, bool, float, str]]:
+    """For sorting what `str` says: a perfect one first, then each fault from little to much.
+
+    >>> sorted(["bits=12", "", "bits=4"], key=faults_in_order)
+    ['', 'bits=4', 'bits=12']
+    """
+    parts = ((name, value, value.replace(".", "", 1).isdigit()) for name, value in faults_named(broadcast).items())
+    return [(name, number, float(value) if number else 0.0, value) for name, value, number in parts]
+
+
 class Remembered(NamedTuple):
     """From the step before."""
 

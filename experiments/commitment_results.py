@@ -6,12 +6,12 @@ plays the programmed rules anew and writes results/dispatch_rules.csv.
 """
 
 from collections import defaultdict
+from statistics import fmean
 from typing import get_args
 
 import result_rows
 
 from diamond_attention.evaluation.dispatch_rules import Rule, shares_by_rule
-from diamond_attention.evaluation.statistics import score_interval
 from diamond_attention.reports.tables import markdown_table
 from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.dispatch import Dispatch
@@ -50,7 +50,7 @@ def by_seed(world: str) -> dict[tuple[str, str], dict[str, list[float]]]:
 
 
 def both(scores: dict[str, list[float]]) -> str:
-    return " / ".join(f"{score_interval(scores[way]).mean:.3f}" for way in ("greedy", "sampled") if scores[way])
+    return " / ".join(f"{fmean(scores[way]):.3f}" for way in ("greedy", "sampled") if scores[way])
 
 
 def xor() -> str:

@@ -77,7 +77,9 @@ def test_every_shipped_policy_is_small_and_says_where_it_comes_from(name, workin
     assert not any(word.startswith("/") for word in environment["command"])  # nobody else has that folder
 
 
-@pytest.mark.parametrize("name", ["spread", "spread-floor", "food"])
+@pytest.mark.parametrize(
+    "name", [name for name in shipped_policies() if anchors(open_run(name).settings.world, "assigned")]
+)
 def test_a_shipped_policy_is_better_than_the_hand_written_one(name, working_folder):
     run = find_runs([name])[0]
     rows = evaluate(run, episodes=32, play=["greedy"])

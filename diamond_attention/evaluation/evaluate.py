@@ -117,8 +117,8 @@ def evaluate(
                 played_more(len(played_at) * episodes)
         for size, played in zip(sizes, played_at, strict=True):
             team = int(size.agents), int(size.tasks)
+            how = f"{way} {faults}".strip()
             for episode in range(episodes):
-                how = f"{way} {faults}".strip()
                 cells = (step, simulator, *team, *varied.values(), how, dropped, seed, episode)
                 row = dict(zip(columns, cells, strict=True))
                 # By name, so that both simulators write the same columns.

@@ -7,9 +7,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from diamond_attention.broadcast import DRAWN_BITS, Broadcast
+from diamond_attention.broadcast import DRAWN_BITS, Broadcast, faults_named
 from diamond_attention.policies.kind import Described
-from diamond_attention.reports.panels import save
+from diamond_attention.reports.panels import draw_means, save
 from diamond_attention.reports.tables import Line, table_lines
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.settings import described_as
@@ -64,24 +64,19 @@ def draw_panel(axes: Axes, lines: Sequence[Line], fault: str, policies: dict[str
     usual = getattr(Broadcast(), fault)
     scores: dict[tuple[str, str], dict[float, Line]] = defaultdict(dict)
     for line in lines:
-        told = dict(word.split("=") for word in line.broadcast.split())
+        told = faults_named(line.broadcast)
         rule = told.pop("unheard", Broadcast().unheard)
         if list(told) == [fault]:
             scores[line.mask, rule][float(told[fault])] = line
     for (mask, rule), by_value in scores.items():
         perfect = {float(usual): line for line in lines if line.mask == mask and not line.broadcast}
-        ordered = sorted((by_value | perfect).items())
-        at = [value for value, _ in ordered]
-        means, low, high = zip(*(line.interval for _, line in ordered), strict=True)
+        intervals = {value: line.interval for value, line in (by_value | perfect).items()}
         policy = policies[mask]
         label = policy.label + (f", unheard {rule}" if rule != Broadcast().unheard else "")
-        axes.plot(at, means, RULES[rule], color=policy.colour, marker="o", markersize=3.5, label=label)
-        axes.fill_between(at, low, high, color=policy.colour, alpha=0.12, linewidth=0)
+        draw_means(axes, intervals, policy.colour, RULES[rule], label)
     if fault == "bits":
         axes.set_xscale("log", base=2)
         axes.set_xticks([1, 2, 4, 8, DRAWN_BITS], ["1", "2", "4", "8", str(DRAWN_BITS)])
     elif fault == "always_first" and scores:
         axes.set_xticks(sorted({int(value) for by_value in scores.values() for value in by_value} | {0}))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#eeeeee")
     axes.tick_params(labelsize=8)

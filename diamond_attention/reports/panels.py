@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
 from diamond_attention.colours import legible
+from diamond_attention.evaluation.statistics import Interval
 from diamond_attention.runs.files import appearing
 
 HIDDEN_COLOUR = "#eeeeee"
@@ -97,6 +98,16 @@ def spread_out(heights: Sequence[float], gap: float) -> list[float]:
 
 def _lowest(group: Sequence[float], gap: float) -> float:
     return float(np.mean(group)) - gap * (len(group) - 1) / 2
+
+
+def draw_means(axes: Axes, intervals: Mapping[float, Interval], colour: str, style: str, label: str) -> None:
+    """A mean at each number, joined by a line, and a band from the low to the high ends."""
+    at = sorted(intervals)
+    means, low, high = zip(*(intervals[number] for number in at), strict=True)
+    axes.plot(at, means, style, color=colour, marker="o", markersize=3.5, label=label)
+    axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#eeeeee")
 
 
 def save(figure: plt.Figure, to: Path) -> Path:

@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from diamond_attention.broadcast import faults_in_order
 from diamond_attention.build import build_policy
 from diamond_attention.errors import UserError
 from diamond_attention.evaluation.statistics import Interval, score_interval, seed_interval, wilson_interval
@@ -183,17 +184,6 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
             (x.method, x.place, x.mask, x.preset, x.simulator, x.dropout == "off", x.play),
         ),
     )
-
-
-def faults_in_order(broadcast: str) -> list[tuple[str, bool, float, str]]:
-    """For sorting: a perfect broadcast first, then each fault from little to much.
-
-    >>> sorted(["bits=12", "", "bits=4"], key=faults_in_order)
-    ['', 'bits=4', 'bits=12']
-    """
-    named = (word.partition("=")[::2] for word in broadcast.split())
-    parts = ((name, value, value.replace(".", "", 1).isdigit()) for name, value in named)
-    return [(name, number, float(value) if number else 0.0, value) for name, value, number in parts]
 
 
 def _trained_on(world: World, sizes: Sequence[TeamSize]) -> str:

@@ -48,8 +48,8 @@ class Entry:
 
     title: str
     wanted: tuple[Wanted, ...] = ()
-    table: Literal["played", "trained and played", "groups"] | None = "played"
-    """What its columns are; where they are groups, lines are faults of the broadcast. None: it is a figure alone."""
+    table: Literal["played", "trained and played", "by fault"] | None = "played"
+    """What its columns are; "by fault": groups, with a line for each fault of the broadcast. None: a figure alone."""
     shows: Callable[[int, int], bool] = lambda agents, tasks: True
     """Which numbers of agents and tasks its table has: groups are played for other entries too."""
     figure: Figure | None = None
@@ -65,6 +65,8 @@ OURS: dict[str, Words] = {
     "none": ("--policy.mask", "none"),
     "dropout": ("--policy.mask", "dropout"),
 }
+COMPARED_MASKS = ("rank", "floor", "none")
+"""The paper's, the one of ours that blinds nobody, and none."""
 XOR_BASELINES: dict[str, Words] = {
     "mappo": (),
     "ippo": (),
@@ -161,7 +163,7 @@ def panel(world: str, sizes: Words, home: Words) -> Iterator[Wanted]:
 
 def without_caution() -> Iterator[Wanted]:
     """Food Collection with every collision counted once."""
-    for mask in ("rank", "none", "floor"):
+    for mask in COMPARED_MASKS:
         words = ("food-gpu", "--policy.mask", mask, "--world.caution", "1")
         yield Wanted(Group(f"food_{mask}_caution=1", words, seeds=5), ((*SIZES, *FOUR_FOODS, *GREEDY),), quick=False)
 
@@ -216,6 +218,61 @@ def transfer() -> Iterator[Wanted]:
         yield Wanted(Group(name, (*rank, *options), seeds=5), plays, quick=name == "smaclite_rank")
 
 
+# --- Dispatch -------------------------------------------------------------------------------------
+
+DEPOTS = (1, 2, 3, 4)
+
+
+def by_depots() -> Iterator[Wanted]:
+    """Four vehicles and four jobs: all from one depot, up to one depot each."""
+    trained: dict[str, Words] = {mask: ("--policy.mask", mask) for mask in COMPARED_MASKS}
+    trained["mat"] = ("--method", "mat")
+    trained["commitments"] = ("--policy.kind", "commitments", "--ppo.learning-rate", "5e-3")
+    for name, options in trained.items():
+        for depots in DEPOTS:
+            more = ("--world.depots", str(depots)) if depots > 1 else ()
+            own = f"dispatch_{name}_depots={depots}" if depots > 1 else f"dispatch_{name}"
+            group = Group(own, ("dispatch", *options, *more), seeds=5)
+            yield Wanted(group, (("--episodes", "500"),), row=f"dispatch_{name}", quick=depots in (1, 4))
+
+
+# --- Commitments ----------------------------------------------------------------------------------
+
+XOR_COMMITMENTS = Group("xor_commitments", ("xor-commitments",), seeds=5)
+SMALL_TEAMS = ("--agents", "2:6", "--tasks", "2:6", "--world.depots", "6")
+
+
+def on_small_teams(policy: str, travel_weight: str) -> Group:
+    """Dispatch learned with two to six vehicles and jobs, by commitments or under a mask."""
+    masked = ("dispatch", *SMALL_TEAMS, "--policy.mask", policy)
+    words = ("dispatch-commitments",) if policy == "commitments" else masked
+    return Group(f"dispatch_{policy}_travel={travel_weight}", (*words, "--world.travel-weight", travel_weight), 5)
+
+
+def commitments_xor() -> Iterator[Wanted]:
+    """Trained on a few small sizes, or on one; played with up to 64 players."""
+    one_size = Group("xor_commitments_2x3", ("xor-commitments", "--players", "2", "--actions", "3"), seeds=5)
+    yield Wanted(one_size, (("--players", "3", "--actions", "3", "--episodes", "1000"),))
+    # One evaluation a team: side by side, all would be as large as the largest.
+    sizes = (("3", "3"), ("8", "8,12"), ("16", "16,24"), ("32", "32,48"), ("64", "64,96"))
+    plays = tuple(("--players", players, "--actions", actions, "--episodes", "500") for players, actions in sizes)
+    yield Wanted(XOR_COMMITMENTS, plays)
+
+
+def commitments_dispatch() -> Iterator[Wanted]:
+    """Small teams play large ones: from one depot, from as many as vehicles, and with dearer ways."""
+    sizes = (("--agents", "6", "--tasks", "6"), ("--agents", "64", "--tasks", "64,96"))
+    # More depots than vehicles are as many as vehicles.
+    plays = tuple((*size, "--depots", depots, "--episodes", "64") for depots in ("1", "64") for size in sizes)
+    for weight in ("0.3", "1"):
+        for name in ("commitments", *COMPARED_MASKS):
+            quick = name in ("commitments", "rank") and weight == "0.3"
+            yield Wanted(on_small_teams(name, weight), plays, quick=quick)
+    mat = ("dispatch", "--method", "mat", "--agents", "6", "--tasks", "6", "--world.depots", "6")
+    at_home = ("--depots", "6", "--episodes", "64")
+    yield Wanted(Group("dispatch_mat_6x6", mat, seeds=5), (at_home,), quick=False)
+
+
 # --- An imperfect broadcast -----------------------------------------------------------------------
 
 
@@ -231,78 +288,25 @@ def faults() -> Iterator[Words]:
         yield from ((f"--broadcast.{name}", value) for value in values)
 
 
-DISPATCH_COMMITMENTS = ("dispatch-commitments", "--world.travel-weight", "0.3")
-
-
 def imperfect() -> Iterator[Wanted]:
     for mask in ("rank", "floor"):
         options = ("--policy.mask", mask)
         for n in (2, 5):
             size = ("--players", str(n), "--actions", str(n))
             seeds = 10 if (mask, n) == ("rank", 2) else 5  # as many as the other entries that have it
-            yield under_faults(f"xor_{mask}_{n}x{n}", ("xor", *size, *options), seeds, ("--players", str(n)), 1000)
-        yield under_faults(f"dispatch_{mask}", ("dispatch", *options), 5, (), 1000)
-        yield under_faults(f"spread_{mask}", ("spread-gpu", *options), 5, HOME, 256)
+            group = Group(f"xor_{mask}_{n}x{n}", ("xor", *size, *options), seeds)
+            yield under_faults(group, ("--players", str(n)), 1000)
+        yield under_faults(Group(f"dispatch_{mask}", ("dispatch", *options), 5), (), 1000)
+        yield under_faults(Group(f"spread_{mask}", ("spread-gpu", *options), 5), HOME, 256)
     five, depot = ("--players", "5", "--actions", "5"), ("--agents", "4", "--tasks", "4", "--depots", "1")
-    yield under_faults("xor_commitments", ("xor-commitments",), 5, five, 1000)
-    yield under_faults("dispatch_commitments_travel=0.3", DISPATCH_COMMITMENTS, 5, depot, 1000)
+    yield under_faults(XOR_COMMITMENTS, five, 1000)
+    yield under_faults(on_small_teams("commitments", "0.3"), depot, 1000)
 
 
-def under_faults(name: str, train: Words, seeds: int, size: Words, episodes: int) -> Wanted:
+def under_faults(group: Group, size: Words, episodes: int) -> Wanted:
     play = (*size, "--greedy", "--episodes", str(episodes))
     # Twenty evaluations each: of a quick table only the quickest are made.
-    return Wanted(Group(name, train, seeds), tuple((*fault, *play) for fault in faults()), quick="2x2" in name)
-
-
-# --- Dispatch -------------------------------------------------------------------------------------
-
-DEPOTS = (1, 2, 3, 4)
-
-
-def by_depots() -> Iterator[Wanted]:
-    """Four vehicles and four jobs: all from one depot, up to one depot each."""
-    trained: dict[str, Words] = {mask: ("--policy.mask", mask) for mask in ("rank", "floor", "none")}
-    trained["mat"] = ("--method", "mat")
-    trained["commitments"] = ("--policy.kind", "commitments", "--ppo.learning-rate", "5e-3")
-    for name, options in trained.items():
-        for depots in DEPOTS:
-            more = ("--world.depots", str(depots)) if depots > 1 else ()
-            own = f"dispatch_{name}_depots={depots}" if depots > 1 else f"dispatch_{name}"
-            group = Group(own, ("dispatch", *options, *more), seeds=5)
-            yield Wanted(group, (("--episodes", "500"),), row=f"dispatch_{name}", quick=depots in (1, 4))
-
-
-# --- Commitments ----------------------------------------------------------------------------------
-
-SMALL_TEAMS = ("--agents", "2:6", "--tasks", "2:6", "--world.depots", "6")
-MASKS_BESIDE = ("rank", "floor", "none")
-
-
-def commitments_xor() -> Iterator[Wanted]:
-    """Trained on a few small sizes, or on one; played with up to 64 players."""
-    one_size = Group("xor_commitments_2x3", ("xor-commitments", "--players", "2", "--actions", "3"), seeds=5)
-    yield Wanted(one_size, (("--players", "3", "--actions", "3", "--episodes", "1000"),))
-    # One evaluation a team: side by side, all would be as large as the largest.
-    sizes = (("3", "3"), ("8", "8,12"), ("16", "16,24"), ("32", "32,48"), ("64", "64,96"))
-    plays = tuple(("--players", players, "--actions", actions, "--episodes", "500") for players, actions in sizes)
-    yield Wanted(Group("xor_commitments", ("xor-commitments",), seeds=5), plays)
-
-
-def commitments_dispatch() -> Iterator[Wanted]:
-    """Small teams play large ones: from one depot, from as many as vehicles, and with dearer ways."""
-    sizes = (("--agents", "6", "--tasks", "6"), ("--agents", "64", "--tasks", "64,96"))
-    # More depots than vehicles are as many as vehicles.
-    plays = tuple((*size, "--depots", depots, "--episodes", "64") for depots in ("1", "64") for size in sizes)
-    trained = {"commitments": ("dispatch-commitments",)} | {
-        mask: ("dispatch", *SMALL_TEAMS, "--policy.mask", mask) for mask in MASKS_BESIDE
-    }
-    for weight in ("0.3", "1"):
-        for name, words in trained.items():
-            group = Group(f"dispatch_{name}_travel={weight}", (*words, "--world.travel-weight", weight), seeds=5)
-            yield Wanted(group, plays, quick=name in ("commitments", "rank") and weight == "0.3")
-    mat = ("dispatch", "--method", "mat", "--agents", "6", "--tasks", "6", "--world.depots", "6")
-    at_home = ("--depots", "6", "--episodes", "64")
-    yield Wanted(Group("dispatch_mat_6x6", mat, seeds=5), (at_home,), quick=False)
+    return Wanted(group, tuple((*fault, *play) for fault in faults()), quick="2x2" in group.name)
 
 
 BENCHES = ("xor", "spread-{device}", "smaclite-{device}")
@@ -342,7 +346,7 @@ ENTRIES: dict[str, Entry] = {
         shows=lambda agents, tasks: agents == tasks and agents in (5, 8, 12, 16, 32),
     ),
     "dispatch": Entry("Dispatch: how symmetric it is decides", tuple(by_depots()), figure="depots"),
-    "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="groups", figure="faults"),
+    "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="by fault", figure="faults"),
     "commitments": Entry(
         "Commitments: small teams trained, large teams played",
         (*commitments_xor(), *commitments_dispatch()),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from diamond_attention.broadcast import faults_in_order
 from diamond_attention.errors import UserError
 from diamond_attention.reports.anchors import ORACLES, anchors
 from diamond_attention.reports.depots import draw_depots
@@ -17,7 +18,6 @@ from diamond_attention.reports.tables import (
     Line,
     as_json,
     explanations,
-    faults_in_order,
     markdown_table,
     policy_and_method,
     table_lines,
@@ -52,7 +52,7 @@ def write_entry(name: str, entry: Entry, wanted: Sequence[Wanted], roots: Sequen
     to = roots[0]
     found = {each.group.name: gather(each.group, roots, scale) for each in wanted}
     runs = [run for each in found.values() for run in each]
-    by_faults = entry.table == "groups"
+    by_faults = entry.table == "by fault"
     lines = [
         (each, line)
         for each in wanted
@@ -114,7 +114,7 @@ def tables_of(entry: Entry, lines: Lines) -> list[Table]:
     """What the entry shows of each world, and what it cost."""
     worlds = dict.fromkeys(line.world for _, line in lines) if entry.table else ()
     lines_of = {world: [each for each in lines if each[1].world == world] for world in worlds}
-    shown = [by_fault(own) if entry.table == "groups" else scores(entry, own) for own in lines_of.values()]
+    shown = [by_fault(own) if entry.table == "by fault" else scores(entry, own) for own in lines_of.values()]
     return [*shown, cost(lines)]
 
 
