@@ -124,9 +124,10 @@ NEAREST = ("--policy.goal", "nearest")
 FIXED_SIZE: dict[str, Words] = {
     **{name: ("--method", name, *told, "--policy.width", "256") for name, told in PPO_RELATIVES.items()},
     "mat": (
-        *("--method", "mat", "--mat.learning-rate", "1e-3", "--mat.epochs", "10"),
+        *("--method", "mat", "--mat.learning-rate", "3e-4", "--mat.epochs", "10", "--policy.width", "128"),
+        *("--policy.heads", "4", "--mat.envs", "1024", "--mat.batch", "2048"),
         # Half the steps of the others, each of which takes it ten times as long.
-        *("--policy.width", "128", "--policy.heads", "4", "--total-steps", "12000000"),
+        *("--total-steps", "12000000"),
     ),
     "qmix": off_policy("qmix", "--qmix.gradient-steps", "96"),
     "masac": off_policy("masac", "--masac.gradient-steps", "96"),
@@ -178,6 +179,17 @@ def large_spread() -> Iterator[Wanted]:
     for wanted in panel("spread", SIZES, HOME):
         if wanted.group.name in ("spread_rank", "spread_none", "spread_floor"):
             yield Wanted(wanted.group, (("--agents", "16,32", "--greedy", "--episodes", "32"),))
+
+
+def from_one_point() -> Iterator[Wanted]:
+    """Everybody starts from one point, or scattered: both ends of what the depots of Dispatch are steps between."""
+    for world, home in (("spread", HOME), ("food", (*HOME, *FOUR_FOODS))):
+        play = (*home, "--episodes", "64")
+        for mask in COMPARED_MASKS:
+            words = (f"{world}-gpu", "--policy.mask", mask)
+            together = Group(f"{world}_{mask}_start=depot", (*words, "--world.start", "depot"), seeds=5)
+            yield Wanted(together, (play,), quick=mask == "none")
+            yield Wanted(Group(f"{world}_{mask}", words, seeds=5), (play,), quick=mask == "none")
 
 
 # --- SMAClite -------------------------------------------------------------------------------------
@@ -346,6 +358,9 @@ ENTRIES: dict[str, Entry] = {
         shows=lambda agents, tasks: agents == tasks and agents in (5, 8, 12, 16, 32),
     ),
     "dispatch": Entry("Dispatch: how symmetric it is decides", tuple(by_depots()), figure="depots"),
+    "one-point": Entry(
+        "From one point, and scattered", tuple(from_one_point()), shows=lambda agents, tasks: agents == tasks == 4
+    ),
     "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="by fault", figure="faults"),
     "commitments": Entry(
         "Commitments: small teams trained, large teams played",
