@@ -158,6 +158,7 @@ TABLES: dict[str, result_rows.Table] = {
     **{f"reproduced-{entry}": reproduced(entry, 0) for entry in REPRODUCED},
     **{f"reproduced-{entry}-cost": reproduced(entry, 1) for entry in REPRODUCED},
     **{f"faults-{world}": reproduced("faults", number) for number, world in enumerate(("xor", "dispatch", "spread"))},
+    "reproduced-dispatch": reproduced("dispatch", 0),
     "baselines-cross-check": cross_check,
     "baselines-xor": xor,
     "baselines-decisions": decisions,

@@ -19,10 +19,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGES = [
     ROOT / "README.md",
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in ("results", "speed", "smaclite", "baselines", "broadcast", "commitments")
-    ),
+    *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines", "broadcast")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("commitments", "when_randomness_matters")),
 ]
 
 Table = Callable[[], str]

@@ -36,5 +36,5 @@ def draw_depots(runs: Sequence[Run], to: Path) -> Path | None:
     axes.set_ylabel(lines[0].scoring.name)
     for said, place in (("all see the same", "left"), ("everybody is elsewhere", "right")):
         axes.set_title(said, loc=place, fontsize=8, color="#555555")  # type: ignore[arg-type]
-    figure.legend(fontsize=8, frameon=False, ncols=2, loc="outside lower center")
+    figure.legend(fontsize=8, frameon=False, ncols=2, handlelength=3.5, loc="outside lower center")
     return save(figure, to)

@@ -97,6 +97,15 @@ def table_1() -> Iterator[Wanted]:
                 yield Wanted(group, both_ways(key, play), row=f"{preset}_{key}", quick=preset == "xor")
 
 
+def other_masks() -> Iterator[Wanted]:
+    """The masks of ours that blind nobody must still solve the game."""
+    for mask in ("signed", "floor", "first", "split"):
+        for n in (2, 3, 5):
+            words = ("xor", "--players", str(n), "--actions", str(n), "--policy.mask", mask)
+            play = ("--players", str(n), "--episodes", "1000")
+            yield Wanted(Group(f"xor_{mask}_{n}x{n}", words, seeds=5), (play,), row=f"xor_{mask}", quick=n == 2)
+
+
 def large_xor() -> Iterator[Wanted]:
     shaped = ("--world.shaped", "--total-steps")
     for n, options in ((5, ()), (8, (*shaped, "409600")), (12, (*shaped, "1024000"))):
@@ -327,6 +336,7 @@ BENCHES = ("xor", "spread-{device}", "smaclite-{device}")
 
 ENTRIES: dict[str, Entry] = {
     "table1": Entry("Table 1: success in the XOR game", tuple(table_1()), table="trained and played"),
+    "xor-masks": Entry("XOR under other masks", tuple(other_masks())),
     "spread": Entry(
         "Simple Spread: trained at N=4, played at 2 to 8",
         tuple(panel("spread", SIZES, HOME)),
