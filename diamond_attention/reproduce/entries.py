@@ -317,11 +317,11 @@ def imperfect() -> Iterator[Wanted]:
             seeds = 10 if (mask, n) == ("rank", 2) else 5  # as many as the other entries that have it
             group = Group(f"xor_{mask}_{n}x{n}", ("xor", *size, *options), seeds)
             yield under_faults(group, ("--players", str(n)), 1000)
-        yield under_faults(Group(f"dispatch_{mask}", ("dispatch", *options), 5), (), 1000)
+        yield under_faults(Group(f"dispatch_{mask}", ("dispatch", *options), 5), (), 250)
         yield under_faults(Group(f"spread_{mask}", ("spread-gpu", *options), 5), HOME, 256)
     five, depot = ("--players", "5", "--actions", "5"), ("--agents", "4", "--tasks", "4", "--depots", "1")
     yield under_faults(XOR_COMMITMENTS, five, 1000)
-    yield under_faults(on_small_teams("commitments", "0.3"), depot, 1000)
+    yield under_faults(on_small_teams("commitments", "0.3"), depot, 250)
 
 
 def under_faults(group: Group, size: Words, episodes: int) -> Wanted:
