@@ -2,104 +2,43 @@
 
     from diamond_attention import load_policy, Spread, TeamSize …
 
-See README.md for ten lines that load a trained policy and let a team act.
+See README.md for ten lines that load a trained policy and let a team act. The names are those of `public.py`, which
+is loaded when the first of them is asked for: it needs JAX, and who imports `diamond_attention.deploy` may have none.
 """
 
-from diamond_attention.actions import ActOrChooseTask, ChooseTask, Continuous
-from diamond_attention.broadcast import Broadcast
-from diamond_attention.build import build_policy
-from diamond_attention.distributions.categorical import Categorical
-from diamond_attention.distributions.gaussian import Gaussian
-from diamond_attention.errors import UserError
-from diamond_attention.evaluation.evaluate import evaluate
-from diamond_attention.learning.contract import Learner, Method, MethodSettings
-from diamond_attention.learning.finite import first_non_finite
-from diamond_attention.learning.ppo_settings import PpoSettings
-from diamond_attention.learning.registry import METHODS, register_method
-from diamond_attention.play import begin_episode, play_step
-from diamond_attention.policies.contract import Acted, PerAgentPolicy, Policy
-from diamond_attention.policies.diamond import DiamondPolicy
-from diamond_attention.policies.diamond_settings import DiamondSettings
-from diamond_attention.policies.kind import Described, Interface, PolicyKind
-from diamond_attention.policies.registry import POLICIES, register_policy
-from diamond_attention.ranges import Between, check_ranges
-from diamond_attention.ranks import draw_ranks, hear_ranks
-from diamond_attention.runs.bundle import export_policy, load_policy
-from diamond_attention.runs.folder import find_runs, open_run
-from diamond_attention.runs.presets import PRESETS, register_preset
-from diamond_attention.runs.restore import load_run
-from diamond_attention.runs.settings import Settings
-from diamond_attention.runs.train import resume, train
-from diamond_attention.view import AgentView, TeamView, as_each_viewer_lists
-from diamond_attention.worlds.conformance import check_world
-from diamond_attention.worlds.contract import Feature, Padding, Scoring, TeamSize, Transition, World
-from diamond_attention.worlds.food import Food
-from diamond_attention.worlds.registry import WORLDS, register_world
-from diamond_attention.worlds.smaclite.world import Smaclite
-from diamond_attention.worlds.spread import Spread
-from diamond_attention.worlds.xor import Xor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-PolicySettings = DiamondSettings
-"""The name from when there was one kind of policy."""
+if TYPE_CHECKING:
+    from diamond_attention.public import *  # noqa: F403
 
-__all__ = [
-    "METHODS",
-    "POLICIES",
-    "PRESETS",
-    "WORLDS",
-    "ActOrChooseTask",
-    "Acted",
-    "AgentView",
-    "Between",
-    "Broadcast",
-    "Categorical",
-    "ChooseTask",
-    "Continuous",
-    "Described",
-    "DiamondPolicy",
-    "DiamondSettings",
-    "Feature",
-    "Food",
-    "Gaussian",
-    "Interface",
-    "Learner",
-    "Method",
-    "MethodSettings",
-    "Padding",
-    "PerAgentPolicy",
-    "Policy",
-    "PolicyKind",
-    "PolicySettings",
-    "PpoSettings",
-    "Scoring",
-    "Settings",
-    "Smaclite",
-    "Spread",
-    "TeamSize",
-    "TeamView",
-    "Transition",
-    "UserError",
-    "World",
-    "Xor",
-    "as_each_viewer_lists",
-    "begin_episode",
-    "build_policy",
-    "check_ranges",
-    "check_world",
-    "draw_ranks",
-    "evaluate",
-    "export_policy",
-    "find_runs",
-    "first_non_finite",
-    "hear_ranks",
-    "load_policy",
-    "load_run",
-    "open_run",
-    "play_step",
-    "register_method",
-    "register_policy",
-    "register_preset",
-    "register_world",
-    "resume",
-    "train",
-]
+
+def __getattr__(name: str) -> Any:
+    """A public name, or a module of the package."""
+    if name.startswith("_") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _module(name)
+    if module is not None:
+        return module
+    public = _module("public")
+    if public is None:
+        raise ImportError(
+            f"{__name__}.{name} is not part of the install for robots, which holds {__name__}.deploy alone; "
+            "install diamond-attention in its place."
+        )
+    return getattr(public, name)
+
+
+def _module(name: str) -> Any:
+    """None where the package has no such module."""
+    whole = f"{__name__}.{name}"
+    try:
+        return import_module(whole)
+    except ModuleNotFoundError as error:
+        if error.name != whole:
+            raise
+        return None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_module("public").__all__})

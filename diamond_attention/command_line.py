@@ -51,9 +51,10 @@ from diamond_attention.command_words import (
 from diamond_attention.errors import Notice, UserError, shown
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
+from diamond_attention.runs.bundle_format import SHIPPED, shipped_policies
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import check_writable, write_file
-from diamond_attention.runs.folder import SHIPPED, Run, find_runs, group_folder, open_run, shipped_policies
+from diamond_attention.runs.folder import Run, find_runs, group_folder, open_run
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds

@@ -19,7 +19,8 @@ from diamond_attention.errors import Notice, UserError
 from diamond_attention.learning.ppo import PpoState
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
-from diamond_attention.runs.arrays import CheckpointError, named_arrays
+from diamond_attention.runs.array_file import CheckpointError
+from diamond_attention.runs.arrays import named_arrays
 from diamond_attention.runs.assemble import shape_of_learner
 from diamond_attention.runs.checkpoint import (
     best_of,

@@ -22,7 +22,8 @@ from diamond_attention.ranges import Between, Ranged, check_number, check_ranges
 from diamond_attention.reports.figures import draw_attention, draw_figures
 from diamond_attention.runs import memory
 from diamond_attention.runs.assemble import shape_of_learner
-from diamond_attention.runs.folder import SHIPPED, open_run
+from diamond_attention.runs.bundle_format import SHIPPED
+from diamond_attention.runs.folder import open_run
 from diamond_attention.runs.memory import bytes_of, check_training_fits, host_bytes, play_bytes, training_bytes
 from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.progress import Quiet

@@ -25,7 +25,8 @@ from diamond_attention.reproduce.make import carry_out, check_patterns, gather, 
 from diamond_attention.reproduce.packed import pack, unpack
 from diamond_attention.reproduce.pages import escaped, write_entry
 from diamond_attention.reproduce.plan import Step, at_scale, chosen, described, shortened
-from diamond_attention.runs.folder import SHIPPED, open_run
+from diamond_attention.runs.bundle_format import SHIPPED
+from diamond_attention.runs.folder import open_run
 from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
 

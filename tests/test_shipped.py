@@ -17,7 +17,8 @@ from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.reports.anchors import anchors
 from diamond_attention.runs.bundle import export_policy, load_policy
-from diamond_attention.runs.folder import SHIPPED, find_runs, open_run, own_copy, shipped_policies
+from diamond_attention.runs.bundle_format import SHIPPED, shipped_policies
+from diamond_attention.runs.folder import find_runs, open_run, own_copy
 from diamond_attention.runs.restore import load_run
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from diamond_attention import command_options
 from diamond_attention.command_line import run_command
 from diamond_attention.ranges import Ranged, ranged_fields
-from diamond_attention.runs.folder import SHIPPED
+from diamond_attention.runs.bundle_format import SHIPPED
 from diamond_attention.runs.presets import PRESETS
 
 MOST_SECONDS = 10.0

@@ -20,7 +20,9 @@ from diamond_attention.errors import UserError, notice
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import Frame, Interface, KindSettings
 from diamond_attention.policies.registry import POLICIES
-from diamond_attention.runs.arrays import CheckpointError, as_bytes, digest, named_arrays, read_arrays
+from diamond_attention.runs.array_file import CheckpointError, digest, read_arrays
+from diamond_attention.runs.arrays import as_bytes, named_arrays
+from diamond_attention.runs.bundle_format import BUNDLE_FORMAT, MOST, SEALED_BUNDLES
 from diamond_attention.runs.checkpoint import (
     CheckpointInfo,
     best_of,
@@ -29,13 +31,10 @@ from diamond_attention.runs.checkpoint import (
     step_folders,
 )
 from diamond_attention.runs.files import is_there, json_bytes, read_json, write_folder
-from diamond_attention.runs.folder import BUNDLE_FORMAT, SEALED_BUNDLES, Run, describe_run, open_run
+from diamond_attention.runs.folder import Run, describe_run, open_run
 from diamond_attention.runs.settings import dataclass_from_json
 from diamond_attention.runs.sizes import padded
 from diamond_attention.worlds.contract import Feature, TeamSize
-
-MOST = 1 << 16
-"""Agents or tasks that a file can ask for; a damaged one must not allocate a billion."""
 
 ACTION_KINDS: dict[str, type] = {
     "choose_task": ChooseTask,

@@ -17,7 +17,8 @@ import numpy as np
 
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import LearnerState
-from diamond_attention.runs.arrays import CheckpointError, as_bytes, digest, named_arrays, read_arrays
+from diamond_attention.runs.array_file import CheckpointError, digest, read_arrays
+from diamond_attention.runs.arrays import as_bytes, named_arrays
 from diamond_attention.runs.files import UNFINISHED, json_bytes, read_json, remove, remove_folder, write_folder
 
 FORMAT = 2

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from diamond_attention.errors import UserError
+from diamond_attention.runs.bundle_format import SEALED_BUNDLES, SHIPPED, shipped_policies
 from diamond_attention.runs.checkpoint import step_folders
 from diamond_attention.runs.files import is_there, make_folders, read_file, read_json, write_folder
 from diamond_attention.runs.locks import locked
@@ -26,12 +27,8 @@ from diamond_attention.runs.seeds import is_seed
 from diamond_attention.runs.settings import FORMAT, MIGRATIONS, Settings, from_json, to_json
 from diamond_attention.worlds.contract import World
 
-SHIPPED = Path(__file__).resolve().parents[1] / "shipped"
 UNPACKED = Path("runs/shipped")
 LARGEST_SHIPPED = 1 << 24
-BUNDLE_FORMAT = 2
-"""Of policy.json; 2 is 1 with a checksum."""
-SEALED_BUNDLES = range(2, BUNDLE_FORMAT + 1)
 
 
 @dataclass(frozen=True)
@@ -217,11 +214,6 @@ def _cannot_be_resumed(path: Path) -> UserError:
 
 
 # --- Shipped policies -----------------------------------------------------------------------------
-
-
-def shipped_policies() -> list[str]:
-    """The trained policies inside the package, by name."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/policy.json"))
 
 
 def own_copy(run: Run) -> Run:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import LearnerState
 from diamond_attention.policies.contract import Policy
-from diamond_attention.runs.arrays import CheckpointError
+from diamond_attention.runs.array_file import CheckpointError
 from diamond_attention.runs.assemble import begin_learning, method_of, saved_part, shape_of_learner
 from diamond_attention.runs.bundle import choose_checkpoint, newest_good, read_policy
 from diamond_attention.runs.checkpoint import (
