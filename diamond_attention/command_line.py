@@ -185,6 +185,11 @@ def export_command(arguments: Sequence[str]) -> int:
     options = parse_options(ExportOptions, arguments, "export")
     runs = _runs([options.run])
     _choose_device("cpu", quiet=True)
+    if options.to.suffix.lower() == ".onnx":
+        from diamond_attention.deploy.onnx_export import export_onnx
+
+        print(export_onnx(runs, options.to, options.checkpoint))
+        return 0
     from diamond_attention.runs.bundle import export_policies
 
     for run in runs:

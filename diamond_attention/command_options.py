@@ -163,7 +163,7 @@ class ExportOptions:
 
     run: tyro.conf.Positional[Path]
     to: Path
-    """New folder; of several seeds, each gets one in it."""
+    """New folder; of several seeds, each gets one in it. Or a new file.onnx, of one seed (extra `onnx`)."""
     checkpoint: str = "last"
     """best, last, or a step the run has a checkpoint of."""
 

@@ -11,6 +11,26 @@ is read but the policy bundle.
 
 from diamond_attention.deploy.agent import Agent
 from diamond_attention.deploy.view import View
+from diamond_attention.deploy.views import (
+    Unit,
+    dispatch_view,
+    food_view,
+    next_velocity,
+    smaclite_view,
+    spread_view,
+    xor_view,
+)
 from diamond_attention.errors import UserError
 
-__all__ = ["Agent", "UserError", "View"]
+__all__ = [
+    "Agent",
+    "Unit",
+    "UserError",
+    "View",
+    "dispatch_view",
+    "food_view",
+    "next_velocity",
+    "smaclite_view",
+    "spread_view",
+    "xor_view",
+]

@@ -72,8 +72,8 @@ class Agent:
             )
         if self.asks_number and (type(number) is not int or number < 0):
             raise UserError(
-                f"{self.name} is a policy of the kind {self.kind} that makes for the task with the agent's own number; "
-                "call decide(view, number=…), counted from 0."
+                f"{self.name} is a policy of the kind {self.kind} that makes for the task with the agent's own "
+                "number; call decide(view, number=…), counted from 0."
             )
         seen = self._checked(view)
         if self.asks_number and number is not None and number >= len(seen.agents):
@@ -99,20 +99,19 @@ class Agent:
             each = [self.decided(view, number=i, sampled=sampled) for i, view in zip(numbers, views, strict=True)]
             answers = [np.stack(parts) for parts in zip(*(decided.answer for decided in each), strict=True)]
             actions = np.stack([decided.action for decided in each])
-            return Decided(actions, type(each[0].answer)(*answers))  # type: ignore[arg-type]
+            return Decided(actions, type(each[0].answer)(*answers))
         team = stacked(seen)
         noise = self._policy.team_noise(team, self.generator) if sampled else None
         return self._policy.decide_team(team, noise)
 
     def _checked(self, view: Any) -> View:
         seen = as_arrays(view, len(self.agent_features), len(self.task_features))
-        for rows, fixed, what in zip(
-            (seen.agents, seen.tasks), self._policy.fixed_team, ("agents", "tasks"), strict=True
-        ):
-            if fixed is not None and len(rows) != fixed:
+        rows, fixed = (len(seen.agents), len(seen.tasks)), self._policy.fixed_team
+        for number, only, what in ((rows[0], fixed[0], "agents"), (rows[1], fixed[1], "tasks")):
+            if only is not None and number != only:
                 raise UserError(
-                    f"the view lists {len(rows)} {what}, and {self.name}, a policy of the kind {self.kind}, plays only "
-                    f"with {fixed}; list who is missing as absent, or use a policy of the kind diamond."
+                    f"the view lists {number} {what}, and {self.name}, a policy of the kind {self.kind}, plays only "
+                    f"with {only}; list who is missing as absent, or use a policy of the kind diamond."
                 )
         options = self._interface.action.options(len(seen.tasks))
         if self._interface.action.kind == "continuous":
@@ -139,8 +138,8 @@ def stacked(views: Sequence[View]) -> View:
     shapes = {(view.agents.shape, view.tasks.shape) for view in views}
     if len(shapes) > 1:
         raise UserError("the views of a team list different numbers of tasks; list the same ones in every view.")
-    parts = [np.stack(part) for part in zip(*(view[:5] for view in views), strict=True)]
-    return View(*parts, None if legal[0] is None else np.stack(legal))
+    parts = {name: np.stack([getattr(view, name) for view in views]) for name in View._fields[:5]}
+    return View(**parts, legal_actions=None if legal[0] is None else np.stack(legal))
 
 
 def _plain(action: Any) -> Any:

@@ -1,7 +1,7 @@
 """What a policy answers with, for one agent. `act` turns an answer and a noise into an action.
 
-Without noise the action is the most likely one. With the noise that `noise` draws it is a sample. Noise is an argument,
-so that the same arithmetic serves a numpy generator, numbers that everybody knows, and an ONNX graph.
+Without noise the action is the most likely one, with the noise that `noise` draws it is a sample. Noise is an
+argument, so that the same arithmetic serves a numpy generator, numbers that everybody knows, and an ONNX graph.
 """
 
 from typing import Any, NamedTuple
@@ -28,9 +28,11 @@ class Menu(NamedTuple):
     entries: Any
 
     def act(self, noise: Any = 0.0) -> Any:
-        return self.entries[np.argmax(self.logits + noise, axis=-1)]
+        best = np.argmax(self.logits + noise, axis=-1)[..., None]
+        return (np.arange(len(self.entries)) == best).astype(np.float32) @ self.entries
 
-    noise = Categorical.noise
+    def noise(self, generator: np.random.Generator) -> Any:
+        return Categorical(self.logits).noise(generator)
 
 
 class Gaussian(NamedTuple):
@@ -58,7 +60,8 @@ class Squashed(NamedTuple):
     def act(self, noise: Any = 0.0) -> Any:
         return np.tanh(self.mean + np.exp(self.log_std) * noise)
 
-    noise = Gaussian.noise
+    def noise(self, generator: np.random.Generator) -> Any:
+        return Gaussian(self.mean, self.log_std).noise(generator)
 
 
 Answer = Categorical | Menu | Gaussian | Squashed

@@ -34,7 +34,7 @@ def read_bundle(named: Path | str) -> Bundle:
             folder = SHIPPED / named
         elif (folder / "settings.json").exists() or (folder / "checkpoints").exists():
             raise UserError(
-                f"{named} is a training run; `diamond export {named} --to FOLDER` makes the policy bundle that is read here."
+                f"{named} is a training run; `diamond export {named} --to FOLDER` makes the bundle that is read here."
             )
         else:
             raise UserError(
@@ -55,7 +55,7 @@ def _bundle(values: Mapping[str, Any], file: Path, arrays_file: Path, data: byte
         raise UserError(f"{file} has no format number; it is not a policy bundle.")
     if values["format"] > BUNDLE_FORMAT:
         raise UserError(
-            f"{file} has format {values['format']}, and this version reads up to {BUNDLE_FORMAT}; upgrade this package."
+            f"{file} has format {values['format']}, and this version reads up to {BUNDLE_FORMAT}; upgrade."
         )
     kind, settings, sha256 = values.get("kind"), values.get("settings"), values.get("sha256")
     if not isinstance(kind, str) or not isinstance(settings, dict) or not isinstance(sha256, str):
@@ -91,16 +91,17 @@ def _interface(values: Mapping[str, Any]) -> Interface:
         raise UserError("its actions are of a kind that this version does not know.")
     number_named = ACTIONS[action["kind"]]
     number = action.get(number_named) if number_named else 0
-    sides = [_features(values.get(name)) for name in ("agent_features", "task_features")]
     sizes: list[Any] = [team.get("agents"), team.get("tasks")] if isinstance(team, dict) else [None, None]
     if not all(type(size) is int and 1 <= size <= MOST for size in sizes):
         raise UserError("it does not name the largest team it was trained with.")
     if type(number) is not int or not 0 <= number <= MOST or (number_named == "size" and number > 16):
         raise UserError(f"its actions have {number!r} parts.")
     return Interface(
-        *sides,
-        Action(action["kind"], number),
-        *sizes,
+        agent_features=_features(values.get("agent_features")),
+        task_features=_features(values.get("task_features")),
+        action=Action(action["kind"], number),
+        agents=sizes[0],
+        tasks=sizes[1],
         any_team_size=values.get("any_team_size") is not False,
         sees_peers=values.get("sees_peers") is not False,
         has_places=values.get("has_places") is True,

@@ -125,6 +125,9 @@ class Commitments(Deployed):
         answer = Categorical(self.turn(table, first_prices, chosen, 0))
         return Decided(answer.act(np.float32(0) if noise is None else noise[0]), answer)
 
+    def noise_axes(self, agents: Any, options: Any) -> list[Any]:
+        return [agents, options]  # an agent replays the choices of its peers, with their noise
+
     def sample(self, view: View, number: Any, generator: np.random.Generator) -> Decided:
         """Nothing is drawn: what is random follows from the numbers that were broadcast."""
         return self.decide(view, number, noise_of_ranks(view.ranks, self.action.options(len(view.tasks))))

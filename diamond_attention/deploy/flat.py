@@ -74,6 +74,9 @@ class Layered(Flat):
 class QValues(Layered):
     """A value for every action, or for one of nine forces where actions are continuous (in two dimensions)."""
 
+    def noise_axes(self, agents: Any, options: Any) -> list[Any]:
+        return [self.outputs]
+
     def __init__(self, settings: Mapping[str, Any], interface: Interface, take: Take):
         super().__init__(interface)
         self.entries = None

@@ -70,6 +70,10 @@ class Deployed:
         answer = self.answer(view, number)
         return Decided(answer.act(answer.noise(generator)), answer)
 
+    def noise_axes(self, agents: Any, options: Any) -> list[Any]:
+        """Of the noise that makes a sample: one number for each option (or component), of everybody who needs one."""
+        return [agents, options] if self.together else [options]
+
     def decide_team(self, views: View, noise: Any = None) -> Decided:
         """On views with a leading axis, one for each agent; only of a kind that decides together."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The kinds of policy that play without JAX, by the name that a bundle gives; another is one file and one line here."""
+"""The kinds of policy that play without JAX, by their names in a bundle; another is one file and one line here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -89,7 +89,8 @@ class Mat(Flat):
             return take_linear(take, name, into, out)
 
         def attention(name: str) -> SelfAttention:
-            return SelfAttention(*(linear(f"{name}.{part}") for part in ("query", "key", "value", "out")), heads)
+            query, key, value, out = (linear(f"{name}.{part}") for part in ("query", "key", "value", "out"))
+            return SelfAttention(query, key, value, out, heads)
 
         def forward(name: str) -> Forward:
             return Forward(linear(f"{name}.first"), linear(f"{name}.second"))
@@ -139,7 +140,7 @@ class Mat(Flat):
                 y = decoder(y, tokens, before)
             answer = self.head_second(self.head_norm(gelu(self.head_first(y))))
             if self.continuous:
-                chosen = self.answers(answer).unclipped(noise)
+                chosen = self.gaussian(answer).unclipped(noise)
             else:
                 answer = choices(answer, allowed)
                 actions = Categorical(answer).act(noise)[:, None]
@@ -150,13 +151,11 @@ class Mat(Flat):
         nothing = np.where(there[:, None], np.zeros_like(first), np.zeros_like(first))
         none_yet = np.where(there[:, None], np.zeros(self.outputs, np.float32), np.zeros(self.outputs, np.float32))
         _, answer = repeated(index[-1] + 1, one_turn, (nothing, none_yet))
-        answers = self.answers(answer)
+        answers = self.gaussian(answer) if self.continuous else Categorical(answer)
         return Decided(answers.act(noise), answers)
 
-    def answers(self, answer: Any) -> Categorical | Gaussian:
-        if not self.continuous:
-            return Categorical(answer)
-        return Gaussian(answer, np.log(0.5 * sigmoid(self.log_scale)))
+    def gaussian(self, mean: Any) -> Gaussian:
+        return Gaussian(mean, np.log(0.5 * sigmoid(self.log_scale)))
 
     def team_noise(self, views: View, generator: np.random.Generator) -> Any:
         shape = np.zeros((len(views.agents), self.outputs), np.float32)

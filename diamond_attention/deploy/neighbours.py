@@ -1,8 +1,8 @@
 """GSA and pH-MARL: attention over channels on what neighbours tell each other.
 
-An agent's state is its place, its velocity and its goal relative to it. With `goal` "own" the goal is the task with the
-agent's own number, so an agent must know its number. GSA decides on one view; pH-MARL on everybody's, since an agent
-must be told two things by its neighbours each step, the second of which needs an answer to the first.
+An agent's state is its place, its velocity and its goal relative to it. With `goal` "own" the goal is the task with
+the agent's own number, so an agent must know its number. GSA decides on one view; pH-MARL on everybody's, since an
+agent must be told two things by its neighbours each step, the second of which needs an answer to the first.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class ChannelAttention(NamedTuple):
         return np.swapaxes(silu(softmax(queries @ np.swapaxes(keys, -1, -2)) @ values), -1, -2)
 
     def with_slope(self, token: Any) -> tuple[Any, Any]:
-        """The same for tokens that are alone, [agent, width], and how a slope of the result becomes one of the token."""
+        """The same for tokens that are alone, [agent, width], and how a slope of it becomes one of the token."""
         before = np.swapaxes(self.weights, -1, -2)
         raw = [token @ before[i] + self.biases[i, :, 0] for i in range(3)]
         queries, keys, values = (silu(each) for each in raw)
@@ -259,8 +259,8 @@ class PortHamiltonian(Neighbourly):
         """What R takes away, of place and of velocity.
 
         R has a number for every two parts of two agents: what each says of the other, squared and added. A row's own
-        entry is what it says of itself and the sum of the whole row, all others are negative; so R times the gradients
-        is each entry times the difference of two gradients.
+        entry is what it says of itself and the sum of the whole row, all others are negative; so R times the
+        gradients is each entry times the difference of two gradients.
         """
         # As listed by the viewer, itself first -> by number.
         stands = np.where(

@@ -104,13 +104,18 @@ def export_policies(runs: Mapping[str, Run], to: Path | str, which: str = "last"
     for name, run in runs.items():
         if run.policy_alone:
             raise UserError(f"{run.path} holds a policy alone already; copy the folder.")
-        if run.failure is not None:
-            raise UserError(f"{run.path} failed while training, so its policy is not exported.")
-        alone = dataclasses.replace(run, group_seeds=(run.seed,))
-        bundle = bundle_files(alone, read_policy(run, which, as_learned=True), run.environment)
+        bundle = policy_files(run, which)
         files |= {f"{name}/{file}" if name else file: data for file, data in bundle.items()}
     write_folder(folder, files)
     return [open_run(folder / name, run.settings.world) for name, run in runs.items()]
+
+
+def policy_files(run: Run, which: str = "last") -> dict[str, bytes]:
+    """The two files of a trained run's policy by itself."""
+    if run.failure is not None:
+        raise UserError(f"{run.path} failed while training, so its policy is not exported.")
+    alone = dataclasses.replace(run, group_seeds=(run.seed,))
+    return bundle_files(alone, read_policy(run, which, as_learned=True), run.environment)
 
 
 # --- Reading --------------------------------------------------------------------------------------
