@@ -545,8 +545,8 @@ def test_a_run_of_a_newer_version_is_one_sentence_and_status_2(capsys, run):
         ("resume", "`diamond resume` needs PATH (run); see `diamond resume --help`."),
         (
             "export somewhere",
-            "`diamond export` needs --to PATH (New folder; of several seeds, each gets one in it. Or a new file.onnx, of one seed (extra `onnx`)); "
-            "see `diamond export --help`.",
+            "`diamond export` needs --to PATH (New folder; of several seeds, each gets one in it. Or a new "
+            "file.onnx, of one seed (extra `onnx`)); see `diamond export --help`.",
         ),
         (
             "list --tyro-print-completion klingon",

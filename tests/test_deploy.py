@@ -1,0 +1,171 @@
+"""Policies without JAX: what they decide is what the package's own policies decide."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from deployed import CASES, each_view, in_jax, made, team_views
+
+from diamond_attention.deploy import Agent
+from diamond_attention.deploy.answers import Categorical, Gaussian, Menu, Squashed
+from diamond_attention.deploy.bundle import read_bundle
+from diamond_attention.deploy.kinds import KINDS
+from diamond_attention.deploy.threefry import noise_of_ranks
+from diamond_attention.policies.contract import IndependentPolicy
+from diamond_attention.policies.registry import POLICIES
+from diamond_attention.runs.bundle import load_policy
+from diamond_attention.runs.bundle_format import shipped_policies
+
+ROOT = Path(__file__).parents[1]
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+# --- The same decisions ---------------------------------------------------------------------------
+
+
+@eqx.filter_jit
+def answers_in_jax(policy, views):
+    return policy.answers(views)
+
+
+@eqx.filter_jit
+def actions_in_jax(policy, views, greedy):
+    if policy.decides_alone:  # commitments: each agent on its own view
+        views = jax.tree.map(lambda x: x[:, None], views)
+        return jax.vmap(lambda view: policy.act(view, None, jax.random.key(0), greedy).actions[0])(views)
+    return policy.act(views, None, jax.random.key(0), greedy).actions
+
+
+def parts_of(answer):
+    """The numbers of a distribution, JAX's or ours."""
+    answer = getattr(answer, "choice", answer)
+    return [np.asarray(getattr(answer, name)) for name in ("logits", "mean", "log_std") if hasattr(answer, name)]
+
+
+def assert_same_decisions(policy, bundle, agents, tasks, seed):
+    """Answers and greedy actions of a whole team; of commitments sampled ones too, whose noise everybody knows."""
+    agent, views = Agent(bundle), team_views(bundle, agents, tasks, seed)
+    seen, each = in_jax(views), list(each_view(views))
+    decided = agent.decided_team(each)
+    if isinstance(policy, IndependentPolicy):
+        theirs = answers_in_jax(policy, seen)
+        for ours, those in zip(parts_of(decided.answer), parts_of(theirs), strict=True):
+            np.testing.assert_allclose(np.broadcast_to(ours, those.shape), those, **CLOSE)
+        expected = np.asarray(jax.vmap(lambda answer: answer.mode())(theirs))
+    else:
+        expected = np.asarray(actions_in_jax(policy, seen, True))
+        if bundle.kind == "commitments":
+            sampled = np.asarray(actions_in_jax(policy, seen, False))
+            np.testing.assert_array_equal(agent.decide_team(each, sampled=True), sampled)
+    np.testing.assert_allclose(
+        decided.action, expected if expected.dtype.kind == "i" else np.clip(expected, -1, 1), **CLOSE
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_decides_as_in_jax(name):
+    """With who is absent, what is illegal, ranks that tie, and nonsense in the rows of who is not there."""
+    policy, bundle = made(name)
+    world = CASES[name][0]
+    for seed in range(3):
+        assert_same_decisions(policy, bundle, world.max_agents, world.max_tasks, seed)
+
+
+@pytest.mark.parametrize("name", shipped_policies())
+def test_every_shipped_policy_decides_as_in_jax(name):
+    policy, _ = load_policy(name)
+    bundle = read_bundle(name)
+    for agents, tasks in ((1, 2), (9, 9)):
+        assert_same_decisions(policy, bundle, agents, tasks, seed=agents)
+
+
+def test_every_kind_of_the_package_can_be_deployed():
+    assert set(KINDS) == set(POLICIES)
+    assert {bundle_kind.split(",")[0].split()[0] for bundle_kind in CASES} == set(KINDS)
+
+
+# --- Noise ----------------------------------------------------------------------------------------
+
+
+def test_the_noise_of_a_rank_is_that_of_jax():
+    ranks = np.float32([0.0, 0.25, 1 - 2**-23, 0.7357, -1.0, 2.0])
+    for rank, ours in zip(ranks, noise_of_ranks(ranks, 7), strict=True):
+        key = jax.random.fold_in(jax.random.key(0), jax.lax.bitcast_convert_type(rank, np.uint32))
+        np.testing.assert_allclose(ours, jax.random.gumbel(key, (7,)), rtol=1e-5)
+
+
+def test_samples_are_as_likely_as_their_answers_say():
+    generator = np.random.default_rng(0)
+    wanted = np.float32([0.5, 0.3, 0.2, 0.0])
+    with np.errstate(divide="ignore"):
+        choice = Categorical(np.log(wanted))
+    drawn = [choice.act(choice.noise(generator)) for _ in range(4000)]
+    np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 4000, wanted, atol=0.03)  # three deviations
+    menu = Menu(choice.logits, np.float32([[0, 1], [1, 0], [1, 1], [9, 9]]))
+    assert {tuple(menu.act(menu.noise(generator))) for _ in range(99)} == {(0, 1), (1, 0), (1, 1)}
+    narrow = Gaussian(np.float32([0.1, 0.2]), np.log(np.float32([0.2, 0.1])))
+    drawn = np.stack([narrow.act(narrow.noise(generator)) for _ in range(4000)])
+    np.testing.assert_allclose(drawn.mean(axis=0), [0.1, 0.2], atol=0.01)
+    np.testing.assert_allclose(drawn.std(axis=0), [0.2, 0.1], rtol=0.04)
+    np.testing.assert_array_equal(Gaussian(np.float32([-3, 0.5]), np.zeros(2)).act(), [-1, 0.5])  # as worlds clip
+    squashed = Squashed(np.float32([0.5]), np.float32([-9]))
+    np.testing.assert_allclose(squashed.act(squashed.noise(generator)), np.tanh(0.5), atol=1e-3)
+
+
+def test_a_rank_has_the_random_bits_it_has_in_training_and_is_held_as_there():
+    agent = Agent.load("spread", seed=0)
+    ranks = np.array([agent.draw_rank() for _ in range(2000)])
+    assert ranks.dtype == np.float32
+    assert np.all((ranks >= 0) & (ranks < 1) & (ranks * 2**23 % 1 == 0))
+    assert abs(ranks.mean() - 0.5) < 0.02
+    assert len(set(ranks)) > 1995
+    assert [agent.rank_is_due(step) for step in range(3)] == [True, True, True]
+    agent.rank_hold = 2
+    assert [agent.rank_is_due(step) for step in range(4)] == [True, False, True, False]
+    agent.rank_hold = "episode"
+    assert [agent.rank_is_due(step) for step in range(3)] == [True, False, False]
+
+
+def test_agents_without_a_seed_draw_different_numbers_and_with_one_the_same():
+    assert Agent.load("spread").draw_rank() != Agent.load("spread").draw_rank()
+    assert Agent.load("spread", seed=5).draw_rank() == Agent.load("spread", seed=5).draw_rank()
+
+
+# --- Small, quick and alone -----------------------------------------------------------------------
+
+
+def test_nothing_of_jax_or_of_a_simulator_is_imported():
+    script = """
+import sys
+import numpy as np
+from diamond_attention import deploy
+
+agent = deploy.Agent.load("spread")
+action = agent.decide(deploy.View(np.ones((2, 5)), np.ones((3, 2)), ranks=[0.1, 0.9]), sampled=True)
+assert action.shape == (2,)
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.split()
+    for name in ("jax", "jaxlib", "equinox", "optax", "scipy", "safetensors", "tyro", "matplotlib", "onnx", "torch"):
+        assert name not in loaded
+    ours = {name for name in loaded if name.startswith("diamond_attention.") and ".deploy" not in name}
+    runs = {f"diamond_attention.runs{module}" for module in ("", ".array_file", ".bundle_format", ".files")}
+    assert ours == {"diamond_attention.errors", "diamond_attention.plain_file", *runs}
+
+
+def test_it_is_small_and_quick_enough_for_a_robot():
+    """The limits are 40 MB, 0.2 s and 1 ms with eight peers; a busy machine may take three times as long."""
+    script = ROOT / "experiments" / "deploy_cost.py"
+    for name in ("spread", "dispatch-commitments"):
+        command = [sys.executable, script, name, "--decisions", "200"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        measured = json.loads(done.stdout)
+        assert measured["resident_mb"] < 42, measured
+        assert measured["load_s"] < 0.6, measured
+        assert measured["median_ms"] < 3.0, measured
