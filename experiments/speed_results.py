@@ -100,7 +100,17 @@ def smaclite() -> str:
     return markdown_table(["what", "device", "setting", "env-steps/s", "memory"], lines)
 
 
+def deployed() -> str:
+    """Decisions without JAX, on one CPU core."""
+    lines = [
+        [row["policy"], row["peers"], row["play"], row["resident_mb"], row["load_cpu_s"], row["median_ms"]]
+        for row in result_rows.read(result_rows.RESULTS / "deploy_cost.csv")
+    ]
+    return markdown_table(["policy", "peers", "play", "MB", "s to load", "median ms"], lines)
+
+
 TABLES: dict[str, result_rows.Table] = {
+    "deploy-cost": deployed,
     "xor-speed": xor,
     "spread-speed": spread,
     "parts": parts,
