@@ -9,9 +9,9 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from deployed import CASES, each_view, in_jax, made, team_views
+from deployed import AGENTS, CASES, TASKS, each_view, in_jax, made, team_views
 
-from diamond_attention.deploy import Agent
+from diamond_attention.deploy import Agent, UserError, View
 from diamond_attention.deploy.answers import Categorical, Gaussian, Menu, Squashed
 from diamond_attention.deploy.bundle import read_bundle
 from diamond_attention.deploy.kinds import KINDS
@@ -82,6 +82,39 @@ def test_every_shipped_policy_decides_as_in_jax(name):
     bundle = read_bundle(name)
     for agents, tasks in ((1, 2), (9, 9)):
         assert_same_decisions(policy, bundle, agents, tasks, seed=agents)
+
+
+def test_where_nothing_is_said_of_legal_actions_every_task_that_is_there_may_be_chosen():
+    for name, fixed in (("diamond rank, xor", 0), ("diamond floor, dispatch", 1)):
+        bundle = made(name)[1]
+        agent = Agent(bundle)
+        for view in each_view(team_views(bundle, AGENTS, TASKS, seed=0)):
+            told = view._replace(legal_actions=np.concatenate([np.ones(fixed, bool), view.task_present]))
+            unsaid = agent.decided(view._replace(legal_actions=None))
+            np.testing.assert_array_equal(unsaid.answer.logits, agent.decided(told).answer.logits)
+            assert np.isneginf(unsaid.answer.logits[fixed:]).tolist() == (~view.task_present).tolist()
+
+
+def test_a_team_of_one_needs_no_ranks_and_a_view_without_tasks_will_do_where_none_is_chosen():
+    alone = View([[0.1, 0.2, 0, 0, 1]], [[0.5, 0.5]])
+    agent = Agent.load("spread")
+    np.testing.assert_array_equal(agent.decide(alone), agent.decide(alone._replace(ranks=[0.3])))
+    absent = agent.decide(alone._replace(task_present=[False]))
+    np.testing.assert_allclose(agent.decide(alone._replace(tasks=[])), absent, atol=1e-6)
+    chooses = Agent(made("diamond rank, xor")[1])
+    with pytest.raises(UserError, match="the view lists no task, and made needs at least one"):
+        chooses.decide(View([[1.0]], []))
+
+
+def test_dropout_in_play_is_drawn_by_the_agent_or_given():
+    bundle = made("diamond dropout, spread")[1]
+    view = next(each_view(team_views(bundle, AGENTS, AGENTS, seed=0)))
+    agent = Agent(bundle, seed=0)
+    assert np.array_equal(agent.decide(view), agent.decide(view))
+    drawn = view._replace(noise=None)
+    assert not np.array_equal(agent.decide(drawn), agent.decide(drawn))
+    with pytest.raises(UserError, match=r"view\.noise has the shape \(2,\), and must have \(3, 5, 5\)"):
+        agent.decide(view._replace(noise=[True, False]))
 
 
 def test_every_kind_of_the_package_can_be_deployed():

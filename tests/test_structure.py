@@ -130,6 +130,28 @@ def test_evaluation_and_reports_do_not_know_how_training_works():
                 assert other.split(".")[-1] not in ("train", "restore", "checkpoint", "assemble"), f"{name}: {other}"
 
 
+def test_public_names_are_loaded_when_they_are_asked_for():
+    script = """
+import sys
+import diamond_attention
+assert not any(name.startswith(("jax", "diamond_attention.")) for name in sys.modules)
+from diamond_attention import errors
+assert "jax" not in sys.modules
+assert diamond_attention.Spread.name == "spread"
+assert diamond_attention.worlds.xor.Xor is diamond_attention.Xor
+names = {}
+exec("from diamond_attention import *", names)
+from diamond_attention import public
+assert set(public.__all__) <= set(names) & set(dir(diamond_attention))
+try:
+    diamond_attention.spraed
+except AttributeError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.stdout.strip() == "refused", done.stderr
+
+
 # --- One training step ----------------------------------------------------------------------------
 
 

@@ -114,6 +114,8 @@ class Agent:
                     f"with {only}; list who is missing as absent, or use a policy of the kind diamond."
                 )
         options = self._interface.action.options(len(seen.tasks))
+        if not options or (self._policy.needs_task and not len(seen.tasks)):
+            raise UserError(f"the view lists no task, and {self.name} needs at least one, be it an absent one.")
         if self._interface.action.kind == "continuous":
             seen = seen._replace(legal_actions=None)
         elif seen.legal_actions is not None and seen.legal_actions.shape != (options,):

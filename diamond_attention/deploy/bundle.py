@@ -102,7 +102,6 @@ def _interface(values: Mapping[str, Any]) -> Interface:
         action=Action(action["kind"], number),
         agents=sizes[0],
         tasks=sizes[1],
-        any_team_size=values.get("any_team_size") is not False,
         sees_peers=values.get("sees_peers") is not False,
         has_places=values.get("has_places") is True,
     )

@@ -92,9 +92,13 @@ class Diamond(Deployed):
         self.width = width
 
     def drawn(self, view: View, generator: np.random.Generator) -> View:
-        if self.mask != "dropout" or view.noise is not None:
+        if self.mask != "dropout":
             return view
         shape = (BLOCKS, len(view.tasks), len(view.agents))
+        if view.noise is not None:
+            if np.shape(view.noise) != shape:
+                raise UserError(f"view.noise has the shape {np.shape(view.noise)}, and must have {shape}.")
+            return view
         return view._replace(noise=generator.random(shape, np.float32) >= self.rate)
 
     def rank_terms(self, block: int, ranks: Any) -> list[Any]:

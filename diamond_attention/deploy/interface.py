@@ -31,7 +31,6 @@ class Interface(NamedTuple):
     agents: int
     """Of the largest team it was trained with, and its tasks."""
     tasks: int
-    any_team_size: bool
     sees_peers: bool
     has_places: bool
 
@@ -52,6 +51,8 @@ class Deployed:
     """Whether an agent must know its own number in the team."""
     ranks_may_be_missing = False
     """Whether a peer's rank may be NaN, that of a peer which was not heard."""
+    needs_task = False
+    """Whether a view must list a task, also where none has to be chosen."""
     fixed_team: tuple[int | None, int | None] = (None, None)
     """Rows of agents and of tasks that every view must have, where that is fixed."""
 

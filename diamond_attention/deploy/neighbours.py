@@ -143,6 +143,8 @@ def take_pair(take: Take, name: str, features: int, hidden: int, outputs: int) -
 class Neighbourly(Deployed):
     """What both kinds have in common."""
 
+    needs_task = True  # to make for
+
     def __init__(self, settings: Mapping[str, Any], interface: Interface):
         self.action: Action = interface.action
         self.real = interface.has_places and self.action.kind == "continuous"

@@ -134,6 +134,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     # --- Looking at a part ------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> "Traced":
+        """By numbers, slices, None, an ellipsis, a list of numbers, or one number that is traced itself."""
         entries = list(index) if isinstance(index, tuple) else [index]
         named = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
         place = next((i for i, entry in enumerate(entries) if entry is Ellipsis), len(entries))
@@ -144,13 +145,10 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
                 new.append(position - dropped)
             elif isinstance(entry, slice):
                 value, axis = value._sliced(axis, entry), axis + 1
-            elif isinstance(entry, list):
-                value, axis = value._gathered(axis, self.graph.constant(np.asarray(entry, np.int64))), axis + 1
             else:
-                value, dropped = (
-                    value._gathered(axis, entry if isinstance(entry, Traced) else self.graph.constant(entry)),
-                    dropped + 1,
-                )
+                numbers = entry if isinstance(entry, Traced) else self.graph.constant(np.asarray(entry, np.int64))
+                value = value._gathered(axis, numbers)
+                axis, dropped = axis + numbers.ndim, dropped + 1 - numbers.ndim
         if not new:
             return value
         shape = list(value.shape)
@@ -163,11 +161,12 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             return self
         last = np.iinfo(np.int64).max
         bounds = [0 if part.start is None else part.start, last if part.stop is None else part.stop]
-        size = self.shape[axis]
-        length = (
-            len(range(*part.indices(size))) if size is not None else part.stop if part.start in (None, 0) else None
-        )
-        shape = (*self.shape[:axis], length if length is None or length >= 0 else None, *self.shape[axis + 1 :])
+        size, length = self.shape[axis], None
+        if size is not None:
+            length = len(range(*part.indices(size)))
+        elif not part.start and (part.stop or -1) > 0:
+            length = part.stop  # such as the viewer's own row, which is always there
+        shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
         inputs = [self.name, *(self.graph.constant([each]).name for each in (*bounds, axis))]
         return self.graph.add("Slice", inputs, self.dtype, shape)
 
