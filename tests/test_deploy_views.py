@@ -1,6 +1,7 @@
 """Views from plain positions are those of the worlds; what does not fit a policy is one sentence."""
 
 import json
+import random
 import re
 import shutil
 from dataclasses import replace
@@ -319,6 +320,28 @@ def test_a_bundle_that_was_damaged_or_is_not_there_is_one_sentence(bundle, tmp_p
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     with pytest.raises(UserError, match="is a training run; `diamond export"):
         Agent.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["spread", "dispatch-commitments"])  # without a checksum, and with one
+def test_damaged_files_are_refused_or_play(name, tmp_path):
+    """Three hundred files with a few bytes changed: one sentence, or a policy that still decides."""
+    chance, sentences = random.Random(0), []
+    folder = shutil.copytree(SHIPPED / name, tmp_path / "bundle")
+    for number in range(300):
+        file = folder / ("policy.safetensors" if number % 3 == 0 else "policy.json")
+        whole = file.read_bytes()
+        # In the header of arrays, and in what is said before what it was trained on.
+        place = chance.randrange(min(len(whole), 2500))
+        file.write_bytes(whole[:place] + chance.randbytes(chance.randrange(3)) + whole[place + chance.randrange(3) :])
+        try:
+            agent = Agent.load(folder)
+            rows = [np.zeros((2, len(each))) for each in (agent.agent_features, agent.task_features)]
+            agent.decide(View(*rows, ranks=[0.1, 0.2]))
+        except UserError as error:
+            sentences.append(str(error))
+        file.write_bytes(whole)
+    assert len(sentences) > 150
+    assert not any("\n" in each for each in sentences)
 
 
 def test_arrays_of_another_shape_are_refused(tmp_path):
