@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from diamond_attention.policies.contract import Policy
@@ -75,6 +76,11 @@ class Learner(NamedTuple):
     episode_steps: int
     """Of a whole training episode."""
     total_updates: int
+    share: Callable[[Any], Any] = eqx.nn.Identity()
+    """Arrays whose leading axis is of teams or samples, laid over the devices of a seed (see devices.py). What is made
+    of each row alone is then made by the device that has it; on one device it is all of it."""
+    whole: Callable[[Any], Any] = eqx.nn.Identity()
+    """The opposite, for what rows are to be picked from: every device of the seed has all of it."""
 
 
 class Method(NamedTuple):

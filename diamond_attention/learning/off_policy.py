@@ -130,7 +130,8 @@ def play_all(learner: Learner, state: OffPolicyState, key: PRNGKeyArray) -> tupl
     method, sizes, witness = learner.method, jnp.asarray(learner.sizes), Witness()
     game, rest = (learner.world, sizes, state.weights.policy), (method.steps, learner.hold, learner.episode_steps)
     keys = jax.random.split(key, method.envs)
-    return jax.vmap(lambda team, k: collect(*game, witness, team, k, *rest))(state.teams, keys)  # type: ignore[arg-type]
+    side_by_side = learner.share((state.teams, keys))
+    return jax.vmap(lambda team, k: collect(*game, witness, team, k, *rest))(*side_by_side)  # type: ignore[arg-type]
 
 
 def kept_of(seen: Experience) -> Kept:
@@ -160,7 +161,7 @@ def update_by(rules: Rules) -> Callable[[Learner, OffPolicyState], tuple[OffPoli
         share = state.update / learner.total_updates
         state = state._replace(weights=rules.before_playing(learner, state.weights, share))
         teams, seen = play_all(learner, state, play_key)
-        kept = kept_of(seen)
+        kept = learner.whole(kept_of(seen))
         replay = add_rows(state.replay, kept)
 
         learning_rate = jnp.asarray(method.learning_rate) * (1.0 - share if method.anneal else 1.0)
@@ -168,7 +169,7 @@ def update_by(rules: Rules) -> Callable[[Learner, OffPolicyState], tuple[OffPoli
 
         def minibatch(progress: Progress, drawn: tuple[Array, PRNGKeyArray]) -> tuple[Progress, dict[str, Array]]:
             places, key = drawn
-            batch = rows_at(replay, places)
+            batch = learner.share(rows_at(replay, places))
             return learn_from(rules, learner, progress, batch, key, learning_rate, enough)
 
         progress = Progress(state.weights, state.slow, state.optimiser, first_non_finite(kept_tensors(kept)))

@@ -55,7 +55,7 @@ def collect_all(learner: Learner, state: PpoState, key: PRNGKeyArray) -> tuple[T
     ppo, sizes, critic = learner.method, jnp.asarray(learner.sizes), state.weights.critic
     game = (learner.world, sizes, computing_in(ppo.precision, state.weights.policy), critic)
     rest, keys = (ppo.steps, learner.hold, learner.episode_steps), jax.random.split(key, ppo.envs)
-    return jax.vmap(lambda team, k: collect(*game, team, k, *rest))(state.teams, keys)
+    return jax.vmap(lambda team, k: collect(*game, team, k, *rest))(*learner.share((state.teams, keys)))
 
 
 def update(learner: Learner, state: PpoState) -> tuple[PpoState, dict[str, Array]]:
@@ -84,11 +84,11 @@ def update(learner: Learner, state: PpoState) -> tuple[PpoState, dict[str, Array
     if ppo.anneal:
         learning_rate = learning_rate * (1.0 - state.update / learner.total_updates)
     steps = ppo.envs * ppo.steps
-    samples = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), (seen, advantages, goals))
+    samples = learner.whole(jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), (seen, advantages, goals)))
     progress = Progress(weights, state.optimiser, jnp.asarray(False), first_non_finite(rollout_tensors(seen)))
 
     def minibatch(progress: Progress, rows: Int[Array, " batch"]) -> tuple[Progress, dict[str, Array]]:
-        batch, gains, goals = jax.tree.map(lambda x: x[rows], samples)
+        batch, gains, goals = learner.share(jax.tree.map(lambda x: x[rows], samples))
         return learn_from(ppo, progress, batch, gains, goals, learning_rate)
 
     def epoch(progress: Progress, key: PRNGKeyArray) -> tuple[Progress, dict[str, Array]]:

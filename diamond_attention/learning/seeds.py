@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diamond_attention.learning.contract import Learner, LearnerState, Method
+from diamond_attention.learning.devices import all_on, place, shared_by
 from diamond_attention.learning.finite import first_non_finite
 
 MOST_UPDATES_PER_CALL = 100
@@ -16,9 +17,9 @@ MOST_UPDATES_PER_CALL = 100
 Advance = Callable[[LearnerState, Any], tuple[LearnerState, dict[str, jax.Array]]]
 
 
-def stack_seeds(states: Sequence[LearnerState]) -> LearnerState:
+def stack_seeds(states: Sequence[LearnerState], devices: Sequence[jax.Device] = ()) -> LearnerState:
     """One learner with a leading seed axis. Through NumPy: slicing on the device would compile for every shape."""
-    return jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(list(states))))
+    return place(jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(list(states))), devices)
 
 
 def split_seeds(stacked: LearnerState) -> list[LearnerState]:
@@ -27,12 +28,16 @@ def split_seeds(stacked: LearnerState) -> list[LearnerState]:
     return [jax.tree.map(lambda x: x[i], arrays) for i in range(len(arrays.update))]  # noqa: B023 - used at once
 
 
-def advance_seeds(method: Method, learner: Learner) -> Advance:
+def advance_seeds(method: Method, learner: Learner, devices: tuple[jax.Device, ...] = ()) -> Advance:
     """`advance(states, count)`: `count` updates of all stacked seeds, and their metrics [update, seed].
 
     The count is a value, not a shape, so every split of a run into calls runs the same program and gives
-    the same bits. That is what makes a resumed run equal to one that was never stopped.
+    the same bits. That is what makes a resumed run equal to one that was never stopped. Several `devices` share the
+    work of each seed; otherwise it is done where the states are.
     """
+    several: dict[str, Any] = {}
+    if len(devices) > 1:
+        learner, several = shared_by(learner, devices), {"out_shardings": all_on(devices)}
 
     def update_all(states: LearnerState) -> tuple[LearnerState, dict[str, jax.Array]]:
         def one(state: LearnerState) -> tuple[LearnerState, dict[str, jax.Array]]:
@@ -50,7 +55,7 @@ def advance_seeds(method: Method, learner: Learner) -> Advance:
 
         return jax.vmap(one)(states)
 
-    @partial(jax.jit, donate_argnums=0)
+    @partial(jax.jit, donate_argnums=0, **several)
     def advance(states: LearnerState, count: Any) -> tuple[LearnerState, dict[str, jax.Array]]:
         shapes = jax.eval_shape(update_all, states)[1]
         log = jax.tree.map(lambda x: jnp.zeros((MOST_UPDATES_PER_CALL, *x.shape), x.dtype), shapes)
