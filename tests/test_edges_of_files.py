@@ -422,6 +422,7 @@ def test_nothing_that_is_not_finite_is_kept(kind, changes, every, tmp_path):
 def check_the_last_update(settings: Settings, place: Path) -> None:
     import diamond_attention.learning.seeds as seeds
     from diamond_attention.learning.ppo_method import PPO
+    from diamond_attention.runs import learners
     from diamond_attention.runs import train as training
 
     def update(learner, state):
@@ -433,7 +434,7 @@ def check_the_last_update(settings: Settings, place: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "method_of", lambda settings: PPO._replace(update=update))
-        patch.setattr(training, "advance_seeds_once", seeds.advance_seeds)
+        patch.setattr(learners, "advance_seeds_once", seeds.advance_seeds)
         (run,) = train(settings, [0], place / "group")
     assert run.finished is None
     assert run.failure is not None

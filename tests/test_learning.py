@@ -370,11 +370,11 @@ def test_no_mask_stays_on_the_floor(trained):
 
 
 def test_running_out_of_device_memory_names_the_settings_to_lower():
-    def full(states, count):
+    def full():
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
 
     with pytest.raises(UserError, match=r"ppo\.envs 8.*ppo\.batch.*policy\.width.*seeds"):
-        _on_device(full, begin_learning(TINY, 0), 1, TINY)
+        _on_device(full, TINY)
 
 
 def test_ties_between_ranks_are_as_rare_as_the_docs_say():

@@ -27,6 +27,10 @@ class Part(NamedTuple):
     def places(self) -> range:
         return range(self.first, self.first + self.seeds)
 
+    @property
+    def processes(self) -> list[int]:
+        return sorted({device.process_index for device in self.devices})
+
 
 def parts_of(seeds: int, devices: Sequence[Any]) -> list[Part]:
     """Seeds first: a device each, or several seeds; of seeds fewer than devices, each has as many devices.
@@ -39,9 +43,7 @@ def parts_of(seeds: int, devices: Sequence[Any]) -> list[Part]:
     number = min(seeds, len(devices))
     each = len(devices) // number
     split = np.array_split(np.arange(seeds), number)
-    return [
-        Part(int(own[0]), len(own), tuple(devices[i * each : (i + 1) * each])) for i, own in enumerate(split)
-    ]
+    return [Part(int(own[0]), len(own), tuple(devices[i * each : (i + 1) * each])) for i, own in enumerate(split)]
 
 
 class _Laid(NamedTuple):

@@ -4,14 +4,14 @@
     → rows → checkpoint                  here
 
 There are no callbacks and no base class; the loop is `_training_loop`. It knows a method only by its contract.
+Of several processes the first runs that loop, and the others `_follow` it.
 """
 
+import json
 import math
-import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import jax
@@ -19,37 +19,38 @@ import numpy as np
 
 from diamond_attention.errors import UserError, shown
 from diamond_attention.learning.contract import LearnerState
-from diamond_attention.learning.seeds import (
-    MOST_UPDATES_PER_CALL,
-    Advance,
-    advance_seeds_once,
-    name_of_failure,
-    split_seeds,
-    stack_seeds,
-)
-from diamond_attention.runs.assemble import begin_learning, build_learner, method_of, saved_part
+from diamond_attention.learning.devices import parts_of
+from diamond_attention.learning.seeds import MOST_UPDATES_PER_CALL, name_of_failure
+from diamond_attention.runs.assemble import begin_learning, build_learner, method_of, saved_part, shape_of_learner
 from diamond_attention.runs.bundle import PolicyAt, bundle_files
 from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
 from diamond_attention.runs.files import DiskError, write_json
 from diamond_attention.runs.folder import Run, group_folder, open_group
 from diamond_attention.runs.group import check_free, create_group, exclusive, settle
+from diamond_attention.runs.learners import Learners, Log
 from diamond_attention.runs.memory import check_training_fits, large_settings
 from diamond_attention.runs.metrics import Metrics
+from diamond_attention.runs.processes import (
+    FAILED,
+    Order,
+    check_agreement,
+    choose_devices,
+    hear,
+    leading,
+    leads,
+    sent,
+    sent_text,
+    tell,
+)
 from diamond_attention.runs.progress import Progress, Quiet
 from diamond_attention.runs.restore import newest_common_states, sources_of, with_weights_of
 from diamond_attention.runs.seeds import check_seeds
-from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.settings import Settings, flat, from_json, to_json
+from diamond_attention.runs.signals import Interrupted, signals_noted
 from diamond_attention.worlds.contract import World
 
 SECONDS_PER_CALL = 0.5
 """How long the device works before the loop looks up: long enough to cost nothing, short enough for Ctrl-C."""
-
-
-class Interrupted(Exception):  # noqa: N818 - it is not an error
-    """SIGINT or SIGTERM arrived; the run is saved and can be resumed."""
-
-    def __init__(self, signal_number: int):
-        self.signal_number = signal_number
 
 
 def train(
@@ -60,12 +61,36 @@ def train(
     preset: str = "",
     from_run: Path | str | None = None,
     overwrite: bool = False,
+    devices: int | str | None = None,
     progress: Progress | None = None,
 ) -> list[Run]:
-    """Trains every seed at once and returns their runs. `settings.world` may be a world of your own."""
+    """Trains every seed at once and returns their runs. `settings.world` may be a world of your own.
+
+    `devices`: so many of this machine's, or "all". Where `jax.distributed` was begun, of every process's; only the
+    first process reads, writes and returns runs.
+    """
     check_seeds(seeds, f"seeds is {shown(seeds)}")
-    check_training_fits(settings, seeds)
-    folder, started_from = Path(out), None if from_run is None else str(from_run)
+    used = choose_devices(devices)
+    check_agreement({**dict(flat(to_json(settings))), "--seeds": list(seeds), "--devices": devices})
+    if not leads():
+        _follow(used, settings)
+        return []
+    with leading():
+        return _train(settings, seeds, Path(out), preset, from_run, overwrite, used, progress or Quiet())
+
+
+def _train(
+    settings: Settings,
+    seeds: Sequence[int],
+    folder: Path,
+    preset: str,
+    from_run: Path | str | None,
+    overwrite: bool,
+    used: Sequence[jax.Device],
+    progress: Progress,
+) -> list[Run]:
+    check_training_fits(settings, seeds[: parts_of(len(seeds), used)[0].seeds] if used else seeds)
+    started_from = None if from_run is None else str(from_run)
     check_free(folder, overwrite)  # before a minute of compiling
     sources = None if from_run is None else sources_of(Path(from_run), settings, seeds)
     states = [begin_learning(settings, seed) for seed in seeds]
@@ -81,44 +106,59 @@ def train(
         # A run that begins with another's weights has them from the start: resume never falls back to fresh ones.
         first = {} if sources is None else {"first_checkpoint": first_checkpoint}
         runs = create_group(folder, preset, settings, seeds, overwrite, started_from, **first)
-        return _train_while_there_is_room(runs, states, done=0, progress=progress or Quiet())
+        return _train_while_there_is_room(runs, states, done=0, used=used, progress=progress)
 
 
-def resume(path: Path | str, *, world: World | None = None, progress: Progress | None = None) -> list[Run]:
-    """Continues a group from the newest checkpoint that all of its seeds have."""
-    progress = progress or Quiet()
-    folder = group_folder(Path(path))
+def resume(
+    path: Path | str,
+    *,
+    world: World | None = None,
+    devices: int | str | None = None,
+    progress: Progress | None = None,
+) -> list[Run]:
+    """Continues a group from the newest checkpoint that all of its seeds have; on any number of devices."""
+    used = choose_devices(devices)
+    check_agreement({"--devices": devices})
+    if not leads():
+        _follow(used, None, world)
+        return []
+    with leading():
+        return _resume(Path(path), world, used, progress or Quiet())
+
+
+def _resume(path: Path, world: World | None, used: Sequence[jax.Device], progress: Progress) -> list[Run]:
+    folder = group_folder(path)
     with exclusive(folder):
         settle(folder)
-        runs = open_group(Path(path), world)
+        runs = open_group(path, world)
         if all(run.finished is not None or run.failure is not None for run in runs):
             progress.say(f"{folder} is already finished; there is nothing to resume.")
             return runs
         states, done = newest_common_states(runs, progress)
-        return _train_while_there_is_room(runs, states, done=done, progress=progress)
+        return _train_while_there_is_room(runs, states, done=done, used=used, progress=progress)
 
 
 def _train_while_there_is_room(
-    runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress
+    runs: list[Run], states: list[LearnerState], *, done: int, used: Sequence[jax.Device], progress: Progress
 ) -> list[Run]:
     try:
-        return _training_loop(runs, states, done=done, progress=progress)
+        learners = _begin(used, runs[0].settings, states)
+        return _training_loop(runs, states, learners, done=done, progress=progress)
     except DiskError as error:
         again = f"make room and continue with: diamond resume {runs[0].path.parent}"
         raise UserError(f"{error} What was saved before is whole; {again}") from None
 
 
-def _training_loop(runs: list[Run], states: list[LearnerState], *, done: int, progress: Progress) -> list[Run]:
+def _training_loop(
+    runs: list[Run], states: list[LearnerState], learners: Learners, *, done: int, progress: Progress
+) -> list[Run]:
     """`done` updates are behind it; a seed whose state carries a failure is frozen."""
     settings = runs[0].settings
     total = settings.total_updates
     steps_per_update = settings.method.steps_per_update
     method = method_of(settings)
-    stacked = stack_seeds(states)
-    advance = advance_seeds_once(method, build_learner(settings))
-    columns = [name for name in jax.eval_shape(advance, stacked, 1)[1] if name != "failure"]
     # A failed seed makes no new rows, so it keeps all it has.
-    metrics = [Metrics(run, columns, done if run.failure is None else total) for run in runs]
+    metrics = [Metrics(run, learners.columns, done if run.failure is None else total) for run in runs]
     failed = {i for i, state in enumerate(states) if int(state.failure) != 0}
     # A checkpoint's score is of all updates since the one that was due before, wherever the run was stopped.
     since = done - done % settings.checkpoint_every
@@ -129,7 +169,7 @@ def _training_loop(runs: list[Run], states: list[LearnerState], *, done: int, pr
     def save() -> None:
         """A checkpoint of every seed still training. Only when all have their new one are old ones removed."""
         going = [i for i in range(len(runs)) if i not in failed]
-        every_state = split_seeds(stacked)
+        every_state = learners.states()
         for i in going:
             metrics[i].sync()
             step, state = done * steps_per_update, every_state[i]
@@ -144,14 +184,15 @@ def _training_loop(runs: list[Run], states: list[LearnerState], *, done: int, pr
 
     progress.begin(f"training {_names(runs)}", total * steps_per_update, done * steps_per_update)
 
-    with _signals_noted() as noted:
+    with signals_noted() as noted:
         while done < total and len(failed) < len(runs) and not noted:
             # Update on the device, stopping where a checkpoint is due.
             until_checkpoint = settings.checkpoint_every - done % settings.checkpoint_every
             count = min(updates_per_call, until_checkpoint, total - done)
             started = time.perf_counter()
-            stacked, log = _on_device(advance, stacked, count, settings)
+            log = _on_device(lambda: learners.advance(count), settings)  # noqa: B023 - called at once
             elapsed = time.perf_counter() - started
+            noted += [learners.noted] if learners.noted else []
 
             # One row an update and seed.
             for row_number in range(count):
@@ -210,14 +251,12 @@ def _bundle(run: Run, state: LearnerState, step: int, environment: dict[str, Any
     return bundle_files(run, PolicyAt(method_of(run.settings).policy_of(state), step, int(state.update)), environment)
 
 
-def _on_device(
-    advance: Advance, states: LearnerState, count: int, settings: Settings
-) -> tuple[LearnerState, dict[str, np.ndarray]]:
+def _on_device(work: Callable[[], Log], settings: Settings) -> Log:
     try:
-        states, log = advance(states, count)
-        return states, {name: np.asarray(values[:count]) for name, values in log.items()}
+        return work()
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
+        full = "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
+        if not full or jax.process_count() > 1:  # of several, the others wait for this one and must not be told more
             raise
         lower = f"lower {large_settings(settings)} or the number of seeds"
         raise UserError(f"the device ran out of memory; {lower}.") from None
@@ -253,31 +292,41 @@ def _mark_failed(run: Run, update: int, tensor: str, progress: Progress) -> None
     progress.say(sentence)
 
 
-# --- Signals --------------------------------------------------------------------------------------
+# --- Several processes ----------------------------------------------------------------------------
 
 
-class _signals_noted:  # noqa: N801 - reads as a phrase where it is used
-    """SIGINT and SIGTERM are noted, so that the update under way can finish; a second one stops at once."""
+def _begin(used: Sequence[jax.Device], settings: Settings, states: list[LearnerState]) -> Learners:
+    """All seeds on their devices, and in all processes what they begin with."""
+    tell(Order.BEGIN, len(states))
+    if jax.process_count() > 1:
+        sent_text(json.dumps(to_json(settings)))
+        # Sent rather than made anew: devices that share a seed must begin with the same bits.
+        states = [sent(jax.device_get(state), source=0) for state in states]
+    return Learners(method_of(settings), build_learner(settings), states, used)
 
-    def __enter__(self) -> list[int]:
-        noted: list[int] = []
 
-        def note(number: int, frame: FrameType | None) -> None:
-            noted.append(number)
-            for each, handler in self.before.items():
-                signal.signal(each, handler)
-
-        self.before: dict[int, Any] = {}
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self.before[number] = signal.signal(number, note)
-        except ValueError:  # not in the main thread: signals are somebody else's business
-            self.before = {}
-        return noted
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+def _follow(used: Sequence[jax.Device], settings: Settings | None, world: World | None = None) -> None:
+    """What every process but the first does: what that one asks for, until it says that it is done."""
+    learners: Learners | None = None
+    with signals_noted() as noted:
+        while True:
+            order, number = hear(noted[0] if noted else 0)
+            if order is Order.BEGIN:
+                described = sent_text("")
+                settings = settings or from_json(json.loads(described), world)
+                shapes = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape_of_learner(settings))
+                states = [sent(shapes, source=0) for _ in range(number)]
+                learners = Learners(method_of(settings), build_learner(settings), states, used)
+            elif order is Order.END or learners is None:
+                break
+            elif order is Order.ADVANCE:
+                learners.advance_here(number)
+            else:
+                learners.fetch_here()
+    if number == FAILED:
+        raise UserError("the first process of this run could not go on; it says why.")
+    if number:
+        raise Interrupted(number)
 
 
 def _names(runs: list[Run]) -> str:
