@@ -10,8 +10,8 @@ A RUN is a folder, or the name of a policy that ships with the package: `diamond
 command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
 presets of your own.
 
-Exit status: 0 done, 1 a seed failed or a replay differs, 2 something you typed can be put right, 130 or 143
-stopped by Ctrl-C or SIGTERM with everything saved.
+Exit status: 0 done, 1 a seed failed, a replay differs or another process of the run is gone, 2 something you typed
+can be put right, 130 or 143 stopped by Ctrl-C or SIGTERM with everything saved.
 """
 
 import json
@@ -61,6 +61,7 @@ from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
 from diamond_attention.runs.settings import described_as, flat, to_json
 from diamond_attention.runs.sizes import parse_sizes, team_sizes
 from diamond_attention.terminal import interrupts_heard, show_warning, tell, unheard
+from diamond_attention.watch import Group, devices_asked, group_asked, is_watched, join, watch, watched
 from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
 
@@ -71,7 +72,11 @@ def train_command(arguments: Sequence[str]) -> int:
     preset, rest = preset_name("train", arguments)
     options = parse_train(preset, rest)
     seeds = parse_seeds(options.seeds)
-    _choose_device(options.device, options.quiet)
+    devices = devices_asked(options.devices)
+    group = group_asked(options)
+    if group is not None and not is_watched():
+        return watch(group)
+    _choose_device(options.device, options.quiet, group)
     from diamond_attention.runs.train import train
 
     out = options.out or Path("runs") / preset
@@ -82,20 +87,26 @@ def train_command(arguments: Sequence[str]) -> int:
         preset=preset,
         from_run=options.from_run,
         overwrite=options.overwrite,
+        devices=devices,
         progress=choose_progress(options.quiet),
     )
-    if not options.quiet:
+    if runs and not options.quiet:
         print(f"next: diamond evaluate {out}")
     return _status(runs)
 
 
 def resume_command(arguments: Sequence[str]) -> int:
     options = parse_options(ResumeOptions, arguments, "resume")
-    group_folder(options.run)  # says what is wrong before a device is started
-    _choose_device(options.device, options.quiet)
+    devices = devices_asked(options.devices)
+    group = group_asked(options)
+    if group is not None and not is_watched():
+        return watch(group)
+    if group is None:  # of several processes only the first needs the folder
+        group_folder(options.run)  # says what is wrong before a device is started
+    _choose_device(options.device, options.quiet, group)
     from diamond_attention.runs.train import resume
 
-    return _status(resume(options.run, progress=choose_progress(options.quiet)))
+    return _status(resume(options.run, devices=devices, progress=choose_progress(options.quiet)))
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
@@ -347,11 +358,13 @@ def main() -> None:
     """What the installed script calls."""
     for stream in (sys.stdout, sys.stderr):  # a terminal that has no "π" shows its number
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    status = run_command(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        status = status or unheard(error)
+    with watched() as report:
+        status = run_command(sys.argv[1:])
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            status = status or unheard(error)
+        report(status)
     sys.exit(status)
 
 
@@ -389,10 +402,14 @@ def run_command(arguments: Sequence[str]) -> int:
         tell(f"{error.filename}: {error.strerror}.")  # a name that is too long, a folder nobody may look into
         return 2
     except Exception as error:
+        from diamond_attention.runs.processes import LostError
         from diamond_attention.runs.train import Interrupted
 
         if isinstance(error, Interrupted):
             return 128 + error.signal_number
+        if isinstance(error, LostError):
+            tell(error)
+            return 1
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
             tell("the device ran out of memory; use smaller teams or fewer seeds at once.")
             return 2
@@ -417,20 +434,24 @@ def _sizes(run: Run, world: World, agents: str | None, tasks: str | None) -> tup
     )
 
 
-def _choose_device(device: Device | None, quiet: bool) -> None:
-    """Settles where JAX computes, and says so. Never falls back silently."""
+def _choose_device(device: Device | None, quiet: bool, group: Group | None = None) -> None:
+    """Settles where JAX computes, and with whom, and says so. Never falls back silently."""
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
+    if group is not None:
+        join(group)
+    if device == "cpu":
+        pass
     elif device == "gpu":
         try:
-            jax.config.update("jax_default_device", jax.devices("gpu")[0])
+            jax.config.update("jax_default_device", jax.local_devices(backend="gpu")[0])
         except RuntimeError:
             raise UserError(
                 "--device is gpu, but JAX finds no GPU here; install the extra with "
                 "`pip install 'diamond-attention[gpu]'` on a machine that has one, or use --device cpu."
             ) from None
     if not quiet:
-        used = jax.devices(device)[0]
+        used = jax.local_devices(backend=device)[0]
         print(f"device: {used.platform} ({used.device_kind}, {len(os.sched_getaffinity(0))} CPU cores)", flush=True)
 
 

@@ -21,8 +21,26 @@ FRAMES_A_SECOND = Between(1, 50)  # `FASTEST` of reports/films.py, which would i
 Shown = Annotated[int | None, tyro.conf.arg(aliases=["--players"]), SHOWN]
 
 
-@dataclass(frozen=True)
-class TrainOptions:
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """Where to train: docs/scale.md."""
+
+    devices: str | None = None
+    """Devices of this machine to train on: a number, or all; by default one. Of several processes, of each, and by
+    default all."""
+    coordinator: str | None = None
+    """Train with processes on several machines: HOST:PORT of the first, the same for all; or auto, where SLURM, Open
+    MPI or Kubernetes started them."""
+    processes: Annotated[int | None, Between(1, 10_000)] = None
+    """How many processes there are."""
+    process: Annotated[int | None, Between(0, 9_999)] = None
+    """Which of them this is; 0 is the first, which reads and writes the runs."""
+    wait: Annotated[int, Between(1, 86_400)] = 300
+    """Seconds to wait until all processes are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(DeviceOptions):
     """Train one or several seeds at once."""
 
     settings: Annotated[Settings, tyro.conf.arg(name="")]
@@ -64,8 +82,8 @@ class ReproduceOptions:
     """Show the commands it would run and how long they take, and run none."""
 
 
-@dataclass(frozen=True)
-class ResumeOptions:
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(DeviceOptions):
     """Continue a run, and the seeds that trained with it, from the last good checkpoint."""
 
     run: tyro.conf.Positional[Path]

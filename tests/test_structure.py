@@ -46,6 +46,7 @@ ROOMS = [
     "refusals",
     "command_words",
     "terminal",
+    "watch",
     "theory",
     "reproduce",
     "command_line",

@@ -77,8 +77,8 @@ class Learner(NamedTuple):
     """Of a whole training episode."""
     total_updates: int
     share: Callable[[Any], Any] = eqx.nn.Identity()
-    """Arrays with a leading axis of teams or samples, laid over the devices of a seed (see devices.py): what is made of
-    each row alone is then made by the device that has it. On one device, nothing changes."""
+    """Arrays with a leading axis of teams or samples, laid over the devices of a seed (see devices.py): what is made
+    of each row alone is then made by the device that has it. On one device, nothing changes."""
     whole: Callable[[Any], Any] = eqx.nn.Identity()
     """The opposite, for what rows are to be picked from: every device of the seed has all of it."""
 

@@ -6,6 +6,7 @@ and minibatches, as far as the method says so (`Learner.share`), and XLA adds wh
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -46,7 +47,8 @@ def parts_of(seeds: int, devices: Sequence[Any]) -> list[Part]:
     return [Part(int(own[0]), len(own), tuple(devices[i * each : (i + 1) * each])) for i, own in enumerate(split)]
 
 
-class _Laid(NamedTuple):
+@dataclass(frozen=True)
+class _Laid:
     """A batch, however many rows it has, as several devices hold it. A value, so that equal learners stay equal."""
 
     over: NamedSharding

@@ -77,7 +77,7 @@ class Learners:
         return self._put_together(logs, count)
 
     def fetch_here(self) -> list[LearnerState]:
-        states = {}
+        states: dict[int, LearnerState] = {}
         for part, stacked in zip(self._here, self._stacked, strict=True):
             states |= dict(zip(part.places, split_seeds(stacked), strict=True))
         if jax.process_count() > 1:

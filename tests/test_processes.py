@@ -1,0 +1,236 @@
+"""Several real processes on this machine train one run: they agree, stop together, and survive the loss of one."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.numpy
+
+from diamond_attention.command_line import run_command
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.train import train
+from diamond_attention.worlds.xor import Xor
+
+STEPS = 16
+TINY = ["--policy.width=8", "--ppo.envs=8", "--ppo.steps=2", "--ppo.batch=16", "--device=cpu"]
+SETTINGS = Settings(
+    world=Xor(),
+    policy=DiamondSettings(width=8),
+    ppo=PpoSettings(envs=8, steps=2, batch=16, learning_rate=2e-4),
+    total_steps=20 * STEPS,
+    checkpoint_every=10,
+)
+CALL = "from diamond_attention.command_line import main; main()"
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def group_of(
+    number: int, *words: object, differ: dict[int, list[str]] | None = None, call: dict[int, str] | None = None
+) -> list[subprocess.Popen]:
+    """So many processes with the same command, each with words of its own if it is to `differ`."""
+    address = f"127.0.0.1:{free_port()}"
+    return [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-c", (call or {}).get(index, CALL), *map(str, words)),
+                *(differ or {}).get(index, ()),
+                *("--coordinator", address, "--processes", str(number), "--process", str(index), "--wait", "60"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(number)
+    ]
+
+
+def ends_of(processes: list[subprocess.Popen], timeout: float = 250) -> list[tuple[int, str, str]]:
+    until, ends = time.monotonic() + timeout, []
+    try:
+        for process in processes:
+            out, errors = process.communicate(timeout=max(1, until - time.monotonic()))
+            ends.append((process.returncode, out, errors))
+    finally:
+        for process in processes:
+            process.kill()
+    return ends
+
+
+def checkpoints_of(group: Path, seed: int) -> list[int]:
+    return sorted(int(path.name[5:]) // STEPS for path in (group / f"seed_{seed}" / "checkpoints").glob("step_*"))
+
+
+def wait_for_checkpoint(group: Path, seeds: int, after: int, processes: list[subprocess.Popen]) -> None:
+    until = time.monotonic() + 200
+    while not all(max(checkpoints_of(group, seed), default=0) > after for seed in range(seeds)):
+        ended = [process.communicate() for process in processes if process.poll() is not None]
+        assert not ended
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def arrays_in(group: Path, seed: int, update: int) -> dict[str, bytes]:
+    file = group / f"seed_{seed}" / "checkpoints" / f"step_{update * STEPS}" / "state.safetensors"
+    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(file).items()}
+
+
+def one_sentence(errors: str) -> str:
+    assert errors.count("\n") == 1, errors
+    return errors
+
+
+@pytest.mark.long
+def test_two_processes_train_each_seed_as_it_would_train_alone(tmp_path):
+    words = ("train", "xor-demo", *TINY, f"--total-steps={20 * STEPS}", "--checkpoint-every=10", "--seeds=0,1")
+    ends = ends_of(group_of(2, *words, "--out", tmp_path / "both"))
+    assert [(status, errors) for status, _, errors in ends] == [(0, ""), (0, "")], ends
+    assert "finished 2 of 2 seed(s)" in ends[0][1]
+    assert "finished" not in ends[1][1]  # one process writes, and says so
+    for seed in (0, 1):
+        train(SETTINGS, [seed], tmp_path / f"alone_{seed}")
+        assert arrays_in(tmp_path / "both", seed, 20) == arrays_in(tmp_path / f"alone_{seed}", seed, 20)
+        rows = (tmp_path / "both" / f"seed_{seed}" / "metrics.csv").read_text().splitlines()
+        assert len(rows) == 21
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_signal_to_one_stops_all_and_a_killed_one_ends_all_and_any_number_goes_on(tmp_path):
+    group = tmp_path / "group"
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=50", "--seeds=0,1")
+    two = group_of(2, *words, "--out", group)
+    wait_for_checkpoint(group, 2, 0, two)
+    two[1].send_signal(signal.SIGTERM)  # to the one that does not write
+    ends = ends_of(two)
+    assert [(status, errors) for status, _, errors in ends] == [(143, ""), (143, "")], ends
+    stopped = int(re.search(r"stopped and saved at update (\d+) of", ends[0][1])[1])
+    assert [checkpoints_of(group, seed)[-1] for seed in (0, 1)] == [stopped, stopped]
+
+    # Four processes, so that two share the teams of each seed; one is killed as the system would do it.
+    four = group_of(4, "resume", group, "--device=cpu")
+    wait_for_checkpoint(group, 2, stopped, four)
+    four[3].kill()
+    killed = time.monotonic()
+    ends = ends_of(four, timeout=60)
+    assert time.monotonic() - killed < 60
+    assert [status for status, _, _ in ends] == [1, 1, 1, -signal.SIGKILL], ends
+    for _, _, errors in ends[:3]:
+        assert "another process of this run ended or cannot be reached" in one_sentence(errors)
+    saved = [checkpoints_of(group, seed)[-1] for seed in (0, 1)]
+    assert min(saved) > stopped
+
+    # The working half of a process is what the kernel ends when memory is short; its watcher says so.
+    two = group_of(2, "resume", group, "--device=cpu")
+    wait_for_checkpoint(group, 2, min(saved), two)
+    (worker,) = map(int, Path(f"/proc/{two[0].pid}/task/{two[0].pid}/children").read_text().split())
+    os.kill(worker, signal.SIGKILL)
+    ends = ends_of(two, timeout=60)
+    assert [status for status, _, _ in ends] == [137, 1], ends
+    assert "ended by SIGKILL" in one_sentence(ends[0][2])
+    assert "another process of this run ended or cannot be reached" in one_sentence(ends[1][2])
+
+    # One process and one device, as ever.
+    alone = subprocess.Popen(
+        [sys.executable, "-c", CALL, "resume", str(group), "--device=cpu"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_checkpoint(group, 2, max(checkpoints_of(group, 0)), [alone])
+    alone.send_signal(signal.SIGINT)
+    assert [status for status, _, _ in ends_of([alone])] == [130]
+
+
+# --- What can be put right ------------------------------------------------------------------------
+
+
+def other_version(name: str) -> str:
+    return (
+        "import importlib.metadata as found; real = found.version; "
+        f"found.version = lambda name: '9.9' if name == '{name}' else real(name); {CALL}"
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("differ", "call", "sentence"),
+    [
+        ({1: ["--ppo.epochs=3"]}, {}, "method.epochs is 3 in process 1 and 4 in process 0; type the same command"),
+        ({1: ["--seeds=0,1"]}, {}, "--seeds is [0, 1] in process 1 and [0] in process 0; type the same command"),
+        ({}, {1: other_version("jax")}, "jax is '9.9' in process 1 and '"),
+    ],
+)
+def test_processes_that_disagree_say_so_and_train_nothing(differ, call, sentence, tmp_path):
+    ends = ends_of(group_of(2, "train", "xor-demo", *TINY, "--out", tmp_path / "new", differ=differ, call=call))
+    for status, _, errors in ends:
+        assert status == 2, ends
+        assert sentence in one_sentence(errors)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.long
+def test_what_the_first_process_cannot_do_ends_all(tmp_path):
+    (tmp_path / "file").write_text("")
+    ends = ends_of(group_of(2, "train", "xor-demo", *TINY, "--out", tmp_path / "file"))
+    assert [status for status, _, _ in ends] == [2, 2], ends
+    assert "which is a file" in one_sentence(ends[0][2])
+    assert "the first process of this run could not go on" in one_sentence(ends[1][2])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("process", ["0", "1"])
+def test_nobody_waits_for_ever(process, tmp_path):
+    """The first for the others, and another for a first that is not there."""
+    words = f"--coordinator 127.0.0.1:{free_port()} --processes 2 --process {process} --wait 2".split()
+    answer = subprocess.run(
+        [sys.executable, "-c", CALL, "train", "xor-demo", *TINY, "--out", tmp_path / "new", *words],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert answer.returncode == 2, answer
+    assert "processes did not meet there within --wait 2 s; start all of them" in one_sentence(answer.stderr)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--devices 2", "--devices is 2, and JAX finds 1 here (cpu); name at most as many, or all."),
+        ("--devices 0", "--devices is '0'; it must be a whole number from 1, or all."),
+        ("--devices many", "--devices is 'many'; it must be a whole number from 1, or all."),
+        ("--coordinator here", "--coordinator is 'here'; it must be HOST:PORT of the first process, or auto."),
+        ("--coordinator a:70000", "--coordinator is 'a:70000'; it must be HOST:PORT of the first process, or auto."),
+        (
+            "--coordinator a:1 --process 0",
+            "--coordinator is 'a:1', and --processes is missing; name it.",
+        ),
+        (
+            "--coordinator a:1 --processes 2",
+            "--coordinator is 'a:1', and --process is missing; name it.",
+        ),
+        (
+            "--coordinator a:1 --processes 2 --process 2",
+            "--process is 2, and --processes is 2; they count from 0.",
+        ),
+        ("--processes 2", "--processes is 2, which goes with --coordinator HOST:PORT; name that too."),
+        ("--coordinator auto --process 1", "--process is 1, which goes with --coordinator HOST:PORT; name that too."),
+    ],
+)
+def test_what_was_typed_is_checked_before_anybody_is_waited_for(words, sentence, tmp_path, capsys):
+    assert run_command(["train", "xor-demo", *TINY, "--out", str(tmp_path / "new"), *words.split()]) == 2
+    assert capsys.readouterr().err == f"diamond: {sentence}\n"
+    assert not (tmp_path / "new").exists()
