@@ -38,17 +38,35 @@ def free_port() -> int:
 
 
 def group_of(
-    number: int, *words: object, differ: dict[int, list[str]] | None = None, call: dict[int, str] | None = None
+    number: int,
+    *words: object,
+    differ: dict[int, list[str]] | None = None,
+    call: dict[int, str] | None = None,
+    slurm: bool = False,
 ) -> list[subprocess.Popen]:
     """So many processes with the same command, each with words of its own if it is to `differ`."""
-    address = f"127.0.0.1:{free_port()}"
+    port = free_port()
+
+    def joining(index: int) -> list[str]:
+        if slurm:
+            return ["--coordinator", "auto"]
+        return f"--coordinator 127.0.0.1:{port} --processes {number} --process {index}".split()
+
+    def environment(index: int) -> dict[str, str]:
+        """What `srun` sets."""
+        own = {"NTASKS": number, "PROCID": index, "LOCALID": index, "STEP_NODELIST": "127.0.0.1", "JOB_ID": 1}
+        of_slurm = {f"SLURM_{name}": str(value) for name, value in own.items()}
+        return {**os.environ, **({**of_slurm, "JAX_COORDINATOR_PORT": str(port)} if slurm else {})}
+
     return [
         subprocess.Popen(
             [
                 *(sys.executable, "-c", (call or {}).get(index, CALL), *map(str, words)),
                 *(differ or {}).get(index, ()),
-                *("--coordinator", address, "--processes", str(number), "--process", str(index), "--wait", "60"),
+                *joining(index),
+                "--wait=60",
             ],
+            env=environment(index),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -182,9 +200,10 @@ def test_processes_that_disagree_say_so_and_train_nothing(differ, call, sentence
 
 
 @pytest.mark.long
-def test_what_the_first_process_cannot_do_ends_all(tmp_path):
+@pytest.mark.parametrize("slurm", [False, True])
+def test_what_the_first_process_cannot_do_ends_all(slurm, tmp_path):
     (tmp_path / "file").write_text("")
-    ends = ends_of(group_of(2, "train", "xor-demo", *TINY, "--out", tmp_path / "file"))
+    ends = ends_of(group_of(2, "train", "xor-demo", *TINY, "--out", tmp_path / "file", slurm=slurm))
     assert [status for status, _, _ in ends] == [2, 2], ends
     assert "which is a file" in one_sentence(ends[0][2])
     assert "the first process of this run could not go on" in one_sentence(ends[1][2])
@@ -204,6 +223,18 @@ def test_nobody_waits_for_ever(process, tmp_path):
     assert answer.returncode == 2, answer
     assert "processes did not meet there within --wait 2 s; start all of them" in one_sentence(answer.stderr)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.long
+def test_auto_needs_somebody_who_started_the_processes(tmp_path):
+    answer = subprocess.run(
+        [sys.executable, "-c", CALL, "train", "xor-demo", *TINY, "--out", tmp_path / "new", "--coordinator=auto"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert answer.returncode == 2, answer
+    assert "JAX finds no SLURM, Open MPI or Kubernetes that started this process" in one_sentence(answer.stderr)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
 
 def sent(tree: Any, source: int) -> Any:
     """The arrays of the process `source`, in all of them, to the bit; the others' only give the shapes."""
-    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     as_bytes = np.concatenate([leaf.reshape(-1).view(np.uint8) for leaf in leaves])
     with among_others():
         received = np.asarray(broadcast_one_to_all(as_bytes, is_source=jax.process_index() == source))

@@ -1,0 +1,232 @@
+"""Several devices of one machine. The tests start processes of their own, in which the CPU counts as four devices.
+
+Host devices share the cores: they show that the results are the same, not how fast anything is.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diamond_attention.learning.devices import parts_of
+
+FLAGS = "--xla_force_host_platform_device_count=4 " + os.environ["XLA_FLAGS"]
+
+
+def with_four_devices(code: str, *arguments: object) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "XLA_FLAGS": FLAGS},
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=290,
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("seeds", range(1, 12))
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8, 64])
+def test_every_seed_is_in_one_part_and_no_device_in_two(seeds, devices):
+    parts = parts_of(seeds, range(devices))
+    assert [i for part in parts for i in part.places] == list(range(seeds))
+    used = [device for part in parts for device in part.devices]
+    assert len(set(used)) == len(used) <= devices
+    assert len({len(part.devices) for part in parts}) == 1
+    # No device has two seeds more than another, and none has two while another has none to do.
+    assert max(part.seeds for part in parts) == -(-seeds // devices)
+    assert len(used) > devices - min(seeds, devices)
+
+
+# A method whose answers can be worked out: an update adds up `ENVS` numbers drawn with the seed's own key.
+ADDING = """
+from typing import Any, NamedTuple
+import jax, jax.numpy as jnp, numpy as np
+from diamond_attention.learning.contract import Learner, Method
+from diamond_attention.runs.learners import Learners
+
+ENVS = 6  # which four devices cannot share evenly
+
+class Sum(NamedTuple):
+    total: Any
+    teams: Any
+    key: Any
+    update: Any
+    failure: Any
+
+def update(learner, state):
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.update)
+    keys = learner.share(jax.random.split(key, ENVS))
+    teams = jax.vmap(lambda k: jax.random.randint(k, (), 0, 100))(keys)
+    rows = jax.random.permutation(key, ENVS)
+    drawn = learner.share(learner.whole(teams)[rows])
+    after = state._replace(total=state.total + jnp.sum(drawn * rows), teams=teams, update=state.update + 1)
+    return after, {"total": after.total, "seed": state.key[-1]}
+
+METHOD = Method(None, None, None, update, None, None)
+LEARNER = Learner(None, ((1, 1),), None, None, None, 1, 1)
+
+def begin(seed):
+    zero = np.zeros((), np.int32)
+    return Sum(np.zeros((), np.float32), np.zeros(ENVS, np.int32), np.asarray(jax.random.key_data(jax.random.key(seed))), zero, zero)
+
+def trained(seeds, devices):
+    learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], devices)
+    first, then = learners.advance(2), learners.advance(3)
+    return learners.states(), {name: np.concatenate([first[name], then[name]]) for name in first}
+
+alone = {seed: trained([seed], ()) for seed in range(7)}
+assert len({int(states[0].total) for states, _ in alone.values()}) == 7
+for number in (3, 4):
+    for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):
+        states, log = trained(seeds, jax.devices()[:number])
+        assert len(states) == len(seeds) and log["total"].shape == (5, len(seeds))
+        for place, seed in enumerate(seeds):
+            expected, rows = alone[seed]
+            for one, other in zip(jax.tree.leaves(expected[0]), jax.tree.leaves(states[place]), strict=True):
+                assert one.dtype == other.dtype and np.array_equal(one, other)
+            for name in rows:
+                assert np.array_equal(rows[name][:, 0], log[name][:, place]), (number, seeds, name)
+"""
+
+
+def test_numbers_do_not_depend_on_the_devices_that_draw_them():
+    """Whole numbers, whose sums have no rounding: equal for every split of seeds and teams, even or not."""
+    with_four_devices(ADDING)
+
+
+TRAINING = """
+import sys
+from pathlib import Path
+import jax, numpy as np, safetensors.numpy
+from diamond_attention import resume, train
+from diamond_attention.command_words import parse_train
+
+place, words = Path(sys.argv[1]), sys.argv[2:]
+settings = parse_train(words[0], words[1:]).settings
+LAST = settings.total_steps
+
+def arrays(group, seed):
+    return safetensors.numpy.load_file(place / group / f"seed_{seed}/checkpoints/step_{LAST}/state.safetensors")
+
+def same(one, other):
+    return one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+def near(one, other):
+    return one.keys() == other.keys() and all(
+        np.allclose(one[name], other[name], rtol=1e-3, atol=1e-4) for name in one
+    )
+"""
+
+
+def of_test(words: str, code: str, place: Path) -> None:
+    with_four_devices(TRAINING + code, place, *words.split())
+
+
+XOR = "xor --policy.width 8 --ppo.envs 6 --ppo.steps 4 --ppo.batch 12 --total-steps 96 --checkpoint-every 2"
+QMIX = (
+    "xor --method qmix --qmix.envs 6 --qmix.steps 1 --qmix.warmup 12 --qmix.batch 10 --qmix.replay 48 "
+    "--qmix.gradient-steps 2 --total-steps 36 --checkpoint-every 2"
+)
+
+
+@pytest.mark.long
+def test_seeds_on_devices_of_their_own_have_the_bits_of_one_device(tmp_path):
+    of_test(
+        XOR,
+        """
+train(settings, [0, 1, 2], place / "apart", devices="all")
+train(settings, [0, 1, 2], place / "two", devices=2)
+train(settings, [0, 1], place / "first_two")
+for seed in (0, 1, 2):
+    train(settings, [seed], place / f"alone_{seed}")
+    assert same(arrays("apart", seed), arrays(f"alone_{seed}", seed))
+assert same(arrays("two", 2), arrays("alone_2", 2))
+for seed in (0, 1):
+    assert same(arrays("two", seed), arrays("first_two", seed))
+    assert near(arrays("two", seed), arrays("apart", seed))
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [XOR, QMIX])
+def test_teams_on_several_devices_learn_what_they_learn_on_one(words, tmp_path):
+    """Six teams on four devices, and minibatches that four do not divide: up to the order in which sums are taken."""
+    of_test(
+        words,
+        """
+train(settings, [0], place / "shared", devices=4)
+train(settings, [0], place / "alone")
+assert near(arrays("shared", 0), arrays("alone", 0))
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.long
+def test_a_run_of_four_devices_goes_on_with_one_and_back(tmp_path):
+    of_test(
+        XOR,
+        """
+class StopAt:
+    def __init__(self, step): self.step = step
+    def begin(self, what, total, done): self.began = done
+    def advance(self, done, shown):
+        if done >= self.step: raise KeyboardInterrupt  # as if the power failed: the checkpoint at 2 or 4 is there
+    def say(self, sentence): pass
+    def end(self, sentence): pass
+
+def broken_off(work):
+    try:
+        work()
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("it went through")
+
+train(settings, [0, 1], place / "alone", devices=1)
+broken_off(lambda: train(settings, [0, 1], place / "moved", devices=4, progress=StopAt(48)))
+to_the_end = StopAt(10**9)
+resume(place / "moved", progress=to_the_end)
+assert to_the_end.began == 48, to_the_end.began
+assert near(arrays("moved", 0), arrays("alone", 0)) and near(arrays("moved", 1), arrays("alone", 1))
+
+broken_off(lambda: train(settings, [0, 1], place / "back", progress=StopAt(48)))
+resume(place / "back", devices=4, progress=to_the_end)
+assert to_the_end.began == 48
+assert near(arrays("back", 0), arrays("alone", 0)) and near(arrays("back", 1), arrays("alone", 1))
+""",
+        tmp_path,
+    )
+
+
+# --- The page -------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_what_the_page_expects_of_many_gpus_follows_from_what_one_measured():
+    measured = {
+        "smaclite-gpu": json.loads((ROOT / "results/bench_smaclite_gpu.json").read_text())["training"],
+        "xor-paper": json.loads((ROOT / "results/bench_xor_gpu.json").read_text())["results"],
+    }
+    page = (ROOT / "docs" / "scale.md").read_text()
+    for preset, (few, many) in measured.items():
+        seconds = [1 / each["updates_per_second"] for each in (few, many)]
+        work = (seconds[1] - seconds[0]) / (many["seeds"] - few["seeds"])
+        start = seconds[0] - work * few["seeds"]
+        a, b = re.search(
+            rf"\| {preset} \| ([\d.]+) \| ([\d.]+) \| {few['seeds']} and {many['seeds']} seeds", page
+        ).groups()
+        assert (float(a), float(b)) == pytest.approx((1000 * start, 1000 * work), rel=0.02)
+        rows = re.findall(rf"\| {preset} \| (\d+) \| ([\d.]+) \| ([\d.]+) \|\n", page)
+        assert rows
+        for seeds, *faster in rows:
+            for devices, said in zip((8, 64), faster, strict=True):
+                expected = (start + work * int(seeds)) / (start + work * -(-int(seeds) // devices))
+                assert float(said) == pytest.approx(expected, abs=0.051)
