@@ -71,8 +71,8 @@ METHOD = Method(None, None, None, update, None, None)
 LEARNER = Learner(None, ((1, 1),), None, None, None, 1, 1)
 
 def begin(seed):
-    zero = np.zeros((), np.int32)
-    return Sum(np.zeros((), np.float32), np.zeros(ENVS, np.int32), np.asarray(jax.random.key_data(jax.random.key(seed))), zero, zero)
+    zero, key = np.zeros((), np.int32), jax.random.key_data(jax.random.key(seed))
+    return Sum(np.zeros((), np.float32), np.zeros(ENVS, np.int32), np.asarray(key), zero, zero)
 
 def trained(seeds, devices):
     learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], devices)
