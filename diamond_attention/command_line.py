@@ -440,9 +440,7 @@ def _choose_device(device: Device | None, quiet: bool, group: Group | None = Non
         jax.config.update("jax_platforms", "cpu")
     if group is not None:
         join(group)
-    if device == "cpu":
-        pass
-    elif device == "gpu":
+    if device == "gpu":
         try:
             jax.config.update("jax_default_device", jax.local_devices(backend="gpu")[0])
         except RuntimeError:

@@ -23,7 +23,7 @@ import jax
 from diamond_attention.command_options import DeviceOptions
 from diamond_attention.errors import UserError, shown
 from diamond_attention.runs.processes import LostError
-from diamond_attention.runs.signals import relay
+from diamond_attention.runs.signals import relay, signals_noted
 from diamond_attention.terminal import tell
 
 WATCHED = "DIAMOND_WATCHED"
@@ -126,8 +126,10 @@ def watched() -> Iterator[Callable[[int], None]]:
         yield lambda status: None
         return
     watcher = int(os.environ[WATCHED])
+    # SLURM and others signal every process there is; what counts is what reached the watcher.
+    signals_noted.only_relayed = True
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # they reach this process through its watcher, each once
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_listen, daemon=True).start()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

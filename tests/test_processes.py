@@ -92,7 +92,7 @@ def checkpoints_of(group: Path, seed: int) -> list[int]:
 
 
 def wait_for_checkpoint(group: Path, seeds: int, after: int, processes: list[subprocess.Popen]) -> None:
-    until = time.monotonic() + 200
+    until = time.monotonic() + 400
     while not all(max(checkpoints_of(group, seed), default=0) > after for seed in range(seeds)):
         ended = [process.communicate() for process in processes if process.poll() is not None]
         assert not ended

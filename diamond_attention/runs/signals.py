@@ -16,8 +16,10 @@ class Interrupted(Exception):  # noqa: N818 - it is not an error
 class signals_noted:  # noqa: N801 - reads as a phrase where it is used
     """SIGINT and SIGTERM are noted, so that the update under way can finish; a second one stops at once."""
 
+    only_relayed = False
+    """In a process that is watched (watch.py): they come through `relay`, each once, whoever was sent them."""
     relayed: list[int] | None = None
-    """Of a process that is watched (watch.py): the list that `relay` is to add to, while there is one."""
+    """The list that `relay` is to add to, while there is one."""
 
     def __enter__(self) -> list[int]:
         noted: list[int] = []
@@ -30,9 +32,8 @@ class signals_noted:  # noqa: N801 - reads as a phrase where it is used
 
         self.before: dict[int, Any] = {}
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) != signal.SIG_IGN:  # else somebody else notes it for us
-                    self.before[number] = signal.signal(number, note)
+            for number in () if self.only_relayed else (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, note)
         except ValueError:  # not in the main thread: signals are somebody else's business
             self.before = {}
         return noted
