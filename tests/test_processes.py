@@ -186,7 +186,7 @@ def other_version(name: str) -> str:
 @pytest.mark.parametrize(
     ("differ", "call", "sentence"),
     [
-        ({1: ["--ppo.epochs=3"]}, {}, "method.epochs is 3 in process 1 and 4 in process 0; type the same command"),
+        ({1: ["--ppo.epochs=3"]}, {}, "ppo.epochs is 3 in process 1 and 1 in process 0; type the same command"),
         ({1: ["--seeds=0,1"]}, {}, "--seeds is [0, 1] in process 1 and [0] in process 0; type the same command"),
         ({}, {1: other_version("jax")}, "jax is '9.9' in process 1 and '"),
     ],
