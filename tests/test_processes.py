@@ -255,7 +255,7 @@ def test_auto_needs_somebody_who_started_the_processes(tmp_path):
         ),
         (
             "--coordinator a:1 --processes 2 --process 2",
-            "--process is 2, and --processes is 2; they count from 0.",
+            "--process is 2 and --processes is 2; they count from 0.",
         ),
         ("--processes 2", "--processes is 2, which goes with --coordinator HOST:PORT; name that too."),
         ("--coordinator auto --process 1", "--process is 1, which goes with --coordinator HOST:PORT; name that too."),
