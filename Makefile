@@ -8,7 +8,11 @@ BIN := $(VENV)/bin
 VMAS_VENV := .venv-vmas
 VMAS_BIN := $(VMAS_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas lint clean
+# So do Ray and Weights & Biases, which bring many packages.
+EXTRAS_VENV := .venv-extras
+EXTRAS_BIN := $(EXTRAS_VENV)/bin
+
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -39,12 +43,17 @@ test-vmas: $(VMAS_VENV)/.installed
 	$(VMAS_BIN)/python -c 'import vmas.simulator.environment'
 	$(VMAS_BIN)/python -m pytest tests/vmas
 
+# The first line fails where one of them cannot be imported; pytest would only leave the tests out.
+test-extras: $(EXTRAS_VENV)/.installed
+	$(EXTRAS_BIN)/python -c 'import ray, wandb'
+	$(EXTRAS_BIN)/python -m pytest tests/extras
+
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/bin/python $(VMAS_VENV)/bin/python:
+$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(@D)/..
@@ -63,5 +72,10 @@ $(VMAS_VENV)/.installed: $(VMAS_VENV)/bin/python pyproject.toml constraints.txt
 	  --editable '.[test,vmas]'
 	@touch $@
 
+$(EXTRAS_VENV)/.installed: $(EXTRAS_VENV)/bin/python pyproject.toml constraints.txt
+	$(EXTRAS_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[test,ray,wandb]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VMAS_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -4,7 +4,7 @@
     diamond resume RUN        diamond table RUN…         diamond list
     diamond demo              diamond figure RUN…        diamond bench
     diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
-    diamond theory            diamond reproduce NAME
+    diamond theory            diamond reproduce NAME     diamond sweep PRESET…
 
 A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`. `--help` after a
 command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
@@ -60,6 +60,7 @@ from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.seeds import MOST_SEEDS, parse_seeds
 from diamond_attention.runs.settings import described_as, flat, to_json
 from diamond_attention.runs.sizes import parse_sizes, team_sizes
+from diamond_attention.runs.trackers.registry import check_trackers
 from diamond_attention.terminal import interrupts_heard, show_warning, tell, unheard
 from diamond_attention.watch import Group, devices_asked, group_asked, is_watched, join, watch, watched
 from diamond_attention.worlds.contract import TeamSize, World
@@ -72,6 +73,7 @@ def train_command(arguments: Sequence[str]) -> int:
     preset, rest = preset_name("train", arguments)
     options = parse_train(preset, rest)
     seeds = parse_seeds(options.seeds)
+    check_trackers(options.track)
     devices = devices_asked(options.devices)
     group = group_asked(options)
     if group is not None and not is_watched():
@@ -88,6 +90,8 @@ def train_command(arguments: Sequence[str]) -> int:
         from_run=options.from_run,
         overwrite=options.overwrite,
         devices=devices,
+        go_on=options.resume,
+        track=options.track,
         progress=choose_progress(options.quiet),
     )
     if runs and not options.quiet:
@@ -97,6 +101,7 @@ def train_command(arguments: Sequence[str]) -> int:
 
 def resume_command(arguments: Sequence[str]) -> int:
     options = parse_options(ResumeOptions, arguments, "resume")
+    check_trackers(options.track)
     devices = devices_asked(options.devices)
     group = group_asked(options)
     if group is not None and not is_watched():
@@ -106,7 +111,8 @@ def resume_command(arguments: Sequence[str]) -> int:
     _choose_device(options.device, options.quiet, group)
     from diamond_attention.runs.train import resume
 
-    return _status(resume(options.run, devices=devices, progress=choose_progress(options.quiet)))
+    told = {"devices": devices, "track": options.track}
+    return _status(resume(options.run, **told, progress=choose_progress(options.quiet)))
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
@@ -336,6 +342,13 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     return reproduce(options)
 
 
+def sweep_command(arguments: Sequence[str]) -> int:
+    from diamond_attention.sweep.combinations import parse_sweep
+    from diamond_attention.sweep.sweep import sweep
+
+    return sweep(*parse_sweep(arguments))
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train_command,
     "resume": resume_command,
@@ -347,6 +360,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "show": show_command,
     "list": list_command,
     "bench": bench_command,
+    "sweep": sweep_command,
     "reproduce": reproduce_command,
     "theory": theory_command,
     "demo": demo_command,

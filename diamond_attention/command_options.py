@@ -19,6 +19,9 @@ Agents = Annotated[str | None, tyro.conf.arg(aliases=["--players"])]
 Tasks = Annotated[str | None, tyro.conf.arg(aliases=["--actions"])]
 FRAMES_A_SECOND = Between(1, 50)  # `FASTEST` of reports/films.py, which would import matplotlib for every command
 Shown = Annotated[int | None, tyro.conf.arg(aliases=["--players"]), SHOWN]
+MOST_RUNS = 2000
+"""Combinations of a sweep; each is parsed and checked before the first is run."""
+Track = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +57,58 @@ class TrainOptions(DeviceOptions):
     """Start from another run's weights: one run for all seeds, or a group's seed for seed."""
     overwrite: bool = False
     """Replace runs that are already in that folder."""
+    resume: bool = False
+    """Go on with the runs in that folder, if this training was begun there; the same command can then be repeated."""
+    track: Track = ()
+    """What follows the training besides TensorBoard: wandb (extra `wandb`); may be given several times."""
     quiet: bool = False
     """Say nothing but what must not be missed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """Where the commands of a plan run, and how many at a time."""
+
+    jobs: Annotated[int | None, Between(1, 10_000)] = None
+    """Commands side by side; by default 1 here, and as many as there is room for on a cluster."""
+    on: Literal["here", "ray"] = "here"
+    """here: this machine. ray: a Ray cluster, the one of RAY_ADDRESS or of this machine (extra `ray`)."""
+    cpus: Annotated[float, Between(0, 4096)] = 1
+    """On a cluster, CPU cores that a command takes."""
+    gpus: Annotated[float | None, Between(0, 64)] = None
+    """On a cluster, GPUs that a command takes, such as 0.5; by default 1 if it has any."""
+    retries: Annotated[int, Between(0, 100)] = 2
+    """How often a command is started again whose process or machine was lost."""
+
+
 @dataclass(frozen=True)
-class ReproduceOptions:
+class SweepOptions(JobOptions):
+    """Train and play many settings: options of `diamond train` take several values, and every combination is run.
+
+    diamond sweep PRESET… --ppo.learning-rate 1e-3 3e-3 --policy.mask rank none --seeds 0:3. Values are written as for
+    `diamond train`, with spaces between them; a flag is yes or no. With --sample N, N combinations are drawn, also
+    from ranges: log:1e-4:1e-2, uniform:0.1:0.9 or whole:1:8.
+    """
+
+    presets: tyro.conf.Positional[tuple[str, ...]] = ()
+    """One or several; `diamond list` shows them."""
+    seeds: str = "0"
+    """Training seeds of each combination, which train in one program: 3, or 0:10, or 0,5,7."""
+    out: Path = Path("sweeps/sweep")
+    """Folder for the runs, a folder for each combination, and the table."""
+    sample: Annotated[int | None, Between(1, MOST_RUNS)] = None
+    """Draw so many combinations instead of all; the first of more are the same."""
+    sample_seed: Annotated[int, SEED] = 0
+    """Of that draw."""
+    episodes: Annotated[int, EPISODES] = 100
+    """Episodes for each run, size and way of playing, once it is trained."""
+    print: bool = False
+    """Run nothing: print one plain command a line for each combination that is not done, for SLURM, GNU parallel or
+    anything else."""
+
+
+@dataclass(frozen=True)
+class ReproduceOptions(JobOptions):
     """Make a result of the paper: train what is missing, go on with what was stopped, play, and write it."""
 
     entry: tyro.conf.Positional[str]
@@ -74,8 +123,6 @@ class ReproduceOptions:
     """Only groups with a name like this, such as 'xor_rank_*'; may be given several times."""
     merge: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """Another machine's folder, or a file of packed runs (.runs.tar.xz), to show too; may be given several times."""
-    jobs: Annotated[int, Between(1, 64)] = 1
-    """Groups of seeds that go on side by side."""
     redraw: bool = False
     """Train and play nothing: write tables and figures from what is there and from --merge."""
     dry_run: bool = False
@@ -89,6 +136,8 @@ class ResumeOptions(DeviceOptions):
     run: tyro.conf.Positional[Path]
     device: Device | None = None
     """Where to compute; exact on the CPU that began it."""
+    track: Track = ()
+    """What follows the training besides TensorBoard: wandb (extra `wandb`); may be given several times."""
     quiet: bool = False
     """Say nothing but what must not be missed."""
 

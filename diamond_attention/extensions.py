@@ -10,6 +10,11 @@ LOADED: list[Path] = []
 """Each file once, for processes that this one starts."""
 
 
+def loaded_words() -> list[str]:
+    """What a command that this one starts is told, so that it has the same files."""
+    return [word for path in LOADED for word in ("--with", str(path))]
+
+
 def load_extension(file: Path) -> None:
     """Runs a Python file of the user's own, which registers what it brings. No run folder ever does this."""
     path = file.resolve()

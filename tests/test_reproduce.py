@@ -2,14 +2,9 @@
 
 import io
 import lzma
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -18,13 +13,14 @@ from diamond_attention import command_options
 from diamond_attention.command_line import COMMANDS, run_command
 from diamond_attention.command_words import parse_train, parse_with_variations
 from diamond_attention.errors import UserError
+from diamond_attention.jobs.contract import Step
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.reproduce import make, plan
 from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted
-from diamond_attention.reproduce.make import carry_out, check_patterns, gather, matching
+from diamond_attention.reproduce.make import check_patterns, gather, matching
 from diamond_attention.reproduce.packed import pack, unpack
 from diamond_attention.reproduce.pages import escaped, write_entry
-from diamond_attention.reproduce.plan import Step, at_scale, chosen, described, shortened
+from diamond_attention.reproduce.plan import at_scale, chosen, described, shortened
 from diamond_attention.runs.bundle_format import SHIPPED
 from diamond_attention.runs.folder import open_run
 from diamond_attention.runs.presets import with_method
@@ -141,9 +137,9 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     small = ["--scale", "smoke", "--only", "xor_rank_2x2"]
     here, there = str(tmp_path / "here"), str(tmp_path / "there")
     assert run_command(["reproduce", "table1", *small, "--out", here]) == 0
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "[1 of 2] diamond train xor --players 2 --actions 2 --policy.mask rank" in said
-    assert "[2 of 2, about" in said
+    assert re.search(r"\[1 of 2 done, about \d+ min left\] train xor_rank_2x2: ", said)
     page = (tmp_path / "here" / "table1.md").read_text()
     assert "**Not comparable**: two updates of tiny networks" in page
     assert "Not made: xor-paper_rank_2x2, " in page
@@ -160,12 +156,12 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     assert run_command(["reproduce", "table1", *small, "--out", here, "--dry-run"]) == 0
     assert [line[:5] for line in capsys.readouterr().out.splitlines()] == ["done ", "done "]
 
-    def nothing_may_run(step):
-        raise AssertionError(step)
+    def nothing_may_run(*_):
+        raise AssertionError
 
     # The other machine's folder: the same run under another seed.
     _as_seed_1(tmp_path / "here" / "xor_rank_2x2", tmp_path / "there" / "xor_rank_2x2")
-    monkeypatch.setattr(make, "start", nothing_may_run)
+    monkeypatch.setattr(make, "carry_out", nothing_may_run)
     assert run_command(["reproduce", "table1", *small, "--out", here, "--merge", there]) == 0
     page = (tmp_path / "here" / "table1.md").read_text()
     assert "| 2/2 |" in page
@@ -262,88 +258,6 @@ def test_a_broken_archive_is_a_sentence(tmp_path):
         unpack(file, tmp_path / "into")
     pack({}, file)
     unpack(file, tmp_path / "into")  # empty, and whole
-
-
-# --- Commands side by side ------------------------------------------------------------------------
-
-CODE = "import time, sys; time.sleep({}); sys.exit({})"
-
-
-def _started(monkeypatch, programs: dict[str, str], events: list[tuple[str, float]]) -> None:
-    def start(step: Step) -> subprocess.Popen:
-        events.append((step.group, time.monotonic()))
-        return subprocess.Popen([sys.executable, "-c", programs[step.group]])
-
-    monkeypatch.setattr(make, "start", start)
-
-
-def test_groups_go_on_side_by_side_and_a_speed_is_measured_alone(tmp_path, monkeypatch):
-    events: list[tuple[str, float]] = []
-    _started(monkeypatch, dict.fromkeys("abc", CODE.format(0.3, 0)), events)
-    steps = [Step("a", ("train",), False), Step("b", ("train",), False), Step("c", ("bench",), False)]
-    carry_out(steps, tmp_path, "full", 2, lambda line: None)
-    began = dict(events)
-    assert began["b"] - began["a"] < 0.25
-    assert began["c"] - began["b"] > 0.3
-
-
-def test_one_that_fails_stops_the_rest_and_the_others_come_to_their_end(tmp_path, monkeypatch):
-    events: list[tuple[str, float]] = []
-    programs = {"a": CODE.format(0, 2), "b": CODE.format(0.5, 0), "c": CODE.format(0, 0)}
-    _started(monkeypatch, programs, events)
-    steps = [Step(name, ("train", name), False) for name in "abc"]
-    with pytest.raises(UserError, match="`diamond train a` ended with status 2"):
-        carry_out(steps, tmp_path, "full", 2, lambda line: None)
-    assert [name for name, _ in events] == ["a", "b"]
-    assert "train b" in (tmp_path / "times.csv").read_text()
-
-
-def test_a_seed_that_failed_is_a_result(tmp_path, monkeypatch):
-    _started(monkeypatch, {"a": CODE.format(0, 1)}, [])
-    carry_out([Step("a", ("train", "a"), False)], tmp_path, "full", 1, lambda line: None)
-
-
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_every_command_the_time_to_save(tmp_path, by):
-    """Ctrl-C goes to all of a terminal's processes, SIGTERM to the one that is named."""
-    saves = """
-import signal, sys, time
-def save(*_):
-    time.sleep(1)
-    open({saved!r}, "w").close()
-    sys.exit(130)
-signal.signal(signal.{by}, save)
-open({going!r}, "w").close()
-time.sleep(60)
-"""
-    programs = {
-        name: saves.format(by=by.name, saved=str(tmp_path / f"saved_{name}"), going=str(tmp_path / f"going_{name}"))
-        for name in "ab"
-    }
-    waits = f"""
-import pathlib, signal, subprocess, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
-from diamond_attention.reproduce import make
-from diamond_attention.reproduce.plan import Step
-from diamond_attention.runs.train import Interrupted
-programs = {programs!r}
-make.start = lambda step: subprocess.Popen([sys.executable, "-c", programs[step.group]])
-steps = [Step(name, ("train",), False) for name in "ab"]
-try:
-    make.carry_out(steps, pathlib.Path({str(tmp_path)!r}), "full", 2, print)
-except Interrupted as interrupted:
-    sys.exit(128 + interrupted.signal_number)
-"""
-    going = subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)
-    while not all((tmp_path / f"going_{name}").exists() for name in "ab"):
-        assert going.poll() is None
-        time.sleep(0.05)
-    if by == signal.SIGINT:
-        os.killpg(going.pid, by)
-    else:
-        going.terminate()
-    assert going.wait(timeout=30) == 128 + by
-    assert all((tmp_path / f"saved_{name}").exists() for name in "ab")
 
 
 def test_wanted_stands_in_a_line_of_its_own_unless_said():

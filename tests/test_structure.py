@@ -48,6 +48,8 @@ ROOMS = [
     "terminal",
     "watch",
     "theory",
+    "jobs",
+    "sweep",
     "reproduce",
     "command_line",
     "__main__",
@@ -226,7 +228,7 @@ def test_the_examples_of_smaclite_run(tmp_path):
 
 def commands_in(text: str) -> list[list[str]]:
     lines = re.findall(r"^(?:\$ )?diamond ([a-z].*)$", text, re.MULTILINE)
-    return [line.split("#")[0].split() for line in lines]
+    return [re.split("[#>]", line)[0].split() for line in lines]
 
 
 # Commands of the pages about your own worlds, policies and methods need those; tests/test_your_own.py runs them.
@@ -237,11 +239,14 @@ PAGES = [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
     from diamond_attention import command_line
+    from diamond_attention.sweep.combinations import combinations_of, parse_sweep
 
     for words in commands_in((ROOT / page).read_text()):
         assert words[0] in command_line.COMMANDS, words
         if words[0] in ("train", "show"):
             command_line.parse_train(words[1], words[2:])
+        elif words[0] == "sweep":
+            assert combinations_of(*parse_sweep(words[1:]))
         elif words[0] != "list":
             options = "".join(part.capitalize() for part in words[0].split("-")) + "Options"
             command_line.parse_with_variations(getattr(command_line, options), words[1:], words[0])

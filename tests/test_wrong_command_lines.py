@@ -325,6 +325,53 @@ smaclite-replay /
 smaclite-replay /dev/null
 smaclite-replay /dev/zero
 smaclite-replay {__file__}
+train xor --track
+train xor --track ''
+train xor --track tensorbord
+train xor --overwrite --resume
+resume nowhere --track tensorbord
+sweep
+sweep --seeds 3
+sweep xor chess
+sweep xor xor
+sweep xor -1
+sweep xor -x
+sweep xor --policy.mask rank nnoe
+sweep xor --policy.mask rank none rank
+sweep xor --policy.mask
+sweep xor --policy.masks rank none
+sweep xor --ppo.learning-rate 1e-3 1e-2 0
+sweep xor --ppo.learning-rate 1e-3 0.001
+sweep xor --ppo.learning-rate log:1e-4:1e-2
+sweep xor --ppo.learning-rate log:0:1 --sample 3
+sweep xor --ppo.learning-rate log:1:nan --sample 3
+sweep xor --ppo.learning-rate uniform:2:1 --sample 3
+sweep xor --ppo.learning-rate uniform:1 --sample 3
+sweep xor --policy.width whole:1.5:8 --sample 3
+sweep xor --policy.width whole:{LARGE}:{10 * LARGE} --sample 3
+sweep xor --policy.mask rank none --sample 0
+sweep xor --policy.mask rank none --sample 3
+sweep xor --policy.mask rank none --sample {LARGE}
+sweep xor --agents 2 3 --tasks 2
+sweep xor --ppo.anneal yes maybe
+sweep xor --ppo.envs yes
+sweep xor --method ppo mat --ppo.learning-rate 1e-3 1e-2
+sweep xor --seeds 5:5
+sweep xor --seeds 0 1 2
+sweep xor --ppo.envs {" ".join(map(str, range(1, 2002)))}
+sweep xor --overwrite
+sweep xor --from nowhere
+sweep xor --track tensorbord
+sweep xor --jobs 0
+sweep xor --on mars
+sweep xor --on ray
+sweep xor --retries=-1
+sweep xor --gpus=-1
+sweep xor --print=yes
+sweep xor --out ''
+reproduce table1 --on mars
+reproduce table1 --on ray
+reproduce table1 --jobs 0
 train xor --with
 train xor --with ''
 train xor --with nowhere.py
@@ -402,7 +449,7 @@ def options_of(group: Any, before: str) -> list[tuple[str, Any, Ranged | None]]:
 OPTIONS = [
     ([command, preset], *option)
     for preset, (_, preset_settings) in PRESETS.items()
-    for command in ("train", "show")
+    for command in ("train", "show", "sweep")
     for option in options_of(preset_settings, "--")
 ]
 OPTIONS += [
@@ -412,6 +459,8 @@ OPTIONS += [
         (["watch", "@spread"], command_options.WatchOptions),
         (["figure", "@spread"], command_options.FigureOptions),
         (["demo"], command_options.DemoOptions),
+        (["sweep", "xor"], command_options.SweepOptions),
+        (["reproduce", "table1"], command_options.ReproduceOptions),
     )
     for field in ranged_fields(kind)
 ]

@@ -1,6 +1,8 @@
 """Tables, computed from the rows in episodes.csv and from nothing else."""
 
+import csv
 import dataclasses
+import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -258,11 +260,14 @@ def _overrides(preset: str, settings: Settings, started_from: str | None) -> str
 
 def print_table(lines: Sequence[Line]) -> None:
     """Prints a table for each measure: never cut, so on a narrow terminal its lines wrap as the terminal does."""
-    console = Console()
     for part in _by_world(lines):
-        table = as_rich(part)
-        needed = Console(width=10_000).measure(table).maximum
-        (console if console.width >= needed else Console(width=needed)).print(table)
+        print_whole(as_rich(part))
+
+
+def print_whole(table: Table) -> None:
+    """However narrow the terminal."""
+    console, needed = Console(), Console(width=10_000).measure(table).maximum
+    (console if console.width >= needed else Console(width=needed)).print(table)
 
 
 def as_rich(lines: Sequence[Line]) -> Table:
@@ -404,3 +409,19 @@ def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
             del record[name]
         records.append({**record, **line.varied, **dict.fromkeys(line.tags, True)})
     return records
+
+
+def as_csv(lines: Sequence[tuple[Mapping[str, str], Line]]) -> str:
+    """One row for each line and training seed, after whatever a line is called."""
+    rows = []
+    for (called, _), record in zip(lines, as_json([line for _, line in lines]), strict=True):
+        measures, per_seed, seeds = record.pop("measures"), record.pop("per_seed"), record.pop("seeds")
+        for i, seed in enumerate(seeds):
+            own = {name: values["per_seed"][i] for name, values in measures.items()}
+            rows.append({**called, **record, "seed": seed, "score": per_seed[i], **own})
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from diamond_attention.jobs.contract import Words
 from diamond_attention.policies.diamond_settings import MASKS
-
-Words = tuple[str, ...]
 
 # --- What an entry is -----------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 """What an entry becomes: a page of Markdown, LaTeX, CSV and JSON, and its figure."""
 
-import csv
-import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +14,7 @@ from diamond_attention.reports.faults import draw_faults
 from diamond_attention.reports.scores import draw_heatmap, draw_team_sizes
 from diamond_attention.reports.tables import (
     Line,
-    as_json,
+    as_csv,
     explanations,
     markdown_table,
     policy_and_method,
@@ -69,7 +67,10 @@ def write_entry(name: str, entry: Entry, wanted: Sequence[Wanted], roots: Sequen
     made = {"title": entry.title, "about": about, "tables": [vars(table) for table in tables], "pictures": pictures}
     texts = {"md": as_markdown(entry.title, about, tables, pictures), "json": json.dumps(made, indent=1) + "\n"}
     if lines:
-        texts |= {"tex": as_latex(entry.title, about, tables), "csv": as_csv(lines)}
+        texts |= {
+            "tex": as_latex(entry.title, about, tables),
+            "csv": as_csv([({"group": each.group.name}, line) for each, line in lines]),
+        }
         pack(found, to / (name + ENDING))
     for ending, text in texts.items():
         write_file(to / f"{name}.{ending}", text.encode())
@@ -248,19 +249,3 @@ LATEX = {"\\": r"\textbackslash{}", "×": r"$\times$", "π": r"$\pi$", "–": "-
 
 def escaped(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
-
-
-def as_csv(lines: Lines) -> str:
-    """One row for each line and training seed."""
-    rows = []
-    for (wanted, _), record in zip(lines, as_json([line for _, line in lines]), strict=True):
-        measures, per_seed, seeds = record.pop("measures"), record.pop("per_seed"), record.pop("seeds")
-        for i, seed in enumerate(seeds):
-            own = {name: values["per_seed"][i] for name, values in measures.items()}
-            rows.append({"group": wanted.group.name, **record, "seed": seed, "score": per_seed[i], **own})
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

@@ -3,17 +3,17 @@
 import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from diamond_attention.command_words import parse_train
 from diamond_attention.errors import UserError
-from diamond_attention.reproduce.entries import Entry, Group, Wanted, Words
+from diamond_attention.jobs.contract import Step, Words
+from diamond_attention.reproduce.entries import Entry, Group, Wanted
 from diamond_attention.runs.files import is_there, make_folders, read_json, write_json
-from diamond_attention.runs.folder import Run, find_runs, is_run, seeds_in
-from diamond_attention.runs.settings import Settings, flat, to_json
+from diamond_attention.runs.folder import Run, check_same_training, find_runs, has_ended, is_run, seeds_in
+from diamond_attention.runs.settings import Settings
 
 Scale = Literal["smoke", "quick", "full"]
 SHORTENED = {
@@ -33,28 +33,7 @@ WIDEST: dict[Scale, int] = {"smoke": 8, "quick": 32}
 """Of networks."""
 SHARE_OF_EPISODES = 8
 TIMES = Path(__file__).with_name("times.csv")
-"""How long steps took: a copy of what `carry_out` writes."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command of the plan."""
-
-    group: str
-    """Steps of one group follow each other; those of different groups do not depend on each other."""
-    words: Words
-    """What follows `diamond`."""
-    done: bool
-
-    @property
-    def alone(self) -> bool:
-        """Whether nothing may run beside it: a speed is of an idle machine."""
-        return self.words[0] == "bench"
-
-    @property
-    def what(self) -> str:
-        """The command without its numbers, to look up how long it took."""
-        return f"{self.words[0]} {self.group}"
+"""How long steps took: a copy of what `note_ended` writes."""
 
 
 def chosen(wanted: Sequence[Wanted], scale: Scale) -> list[Wanted]:
@@ -80,11 +59,11 @@ def seeds_of(group: Group, scale: Scale) -> range:
 
 
 def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -> Step:
-    words, _ = training(group, scale)
+    words, settings = training(group, scale)
     runs = runs_in(folder, group, scale)
     if not runs:
-        asked = ("--seeds", ",".join(map(str, seeds)), "--out", str(folder))
-        return Step(group.name, ("train", *words, *asked), done=False)
+        asked = ("--seeds", ",".join(map(str, seeds)), "--out", str(folder), "--resume")
+        return Step(group.name, ("train", *words, *asked), False, settings.total_steps, folder)
     if set(runs[0].group_seeds) != set(seeds):
         there, wanted = (", ".join(map(str, each)) for each in (runs[0].group_seeds, seeds))
         raise UserError(
@@ -92,8 +71,8 @@ def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -
             "and put both in one table with --merge."
         )
     # A policy alone, such as a shipped one put there, has nothing to go on from.
-    ended = all(run.policy_alone or run.finished is not None or run.failure is not None for run in runs)
-    return Step(group.name, ("resume", str(folder)), ended)
+    ended = all(map(has_ended, runs))
+    return Step(group.name, ("resume", str(folder)), ended, settings.total_steps, folder)
 
 
 @cache
@@ -108,15 +87,8 @@ def runs_in(folder: Path, group: Group, scale: Scale) -> list[Run]:
     """The runs of a group in a folder. A shorter training, or one with other settings, may not stand in its table."""
     members = [member for member in seeds_in(folder) if is_run(member)] if is_there(folder) else []
     runs = find_runs(members)
-    settings = to_json(training(group, scale)[1]) if runs else {}
     for run in runs:
-        if to_json(run.settings) != settings:
-            there, asked = dict(flat(to_json(run.settings))), dict(flat(settings))
-            name = next(each for each in ("total_steps", *asked, *there) if there.get(each) != asked.get(each))
-            raise UserError(
-                f"{run.path} holds another training: its {name} is {there.get(name)}, and {asked.get(name)} is "
-                "needed here; name another folder with --out."
-            )
+        check_same_training(run, training(group, scale)[1])
     return runs
 
 

@@ -5,8 +5,9 @@ from tempfile import TemporaryDirectory
 
 from diamond_attention.command_options import ReproduceOptions
 from diamond_attention.errors import UserError
+from diamond_attention.jobs.places import check_place
 from diamond_attention.reproduce.entries import ENTRIES, Wanted
-from diamond_attention.reproduce.make import carry_out, check_patterns, matching
+from diamond_attention.reproduce.make import check_patterns, do, matching
 from diamond_attention.reproduce.packed import unpack
 from diamond_attention.reproduce.plan import chosen, described, plan
 from diamond_attention.runs.seeds import parse_seeds
@@ -25,6 +26,8 @@ def reproduce(options: ReproduceOptions) -> int:
             made[name] = wanted
     seeds = parse_seeds(options.seeds) if options.seeds else ()
     if not options.redraw:
+        if not options.dry_run:
+            check_place(options)
         every = (
             step
             for name, wanted in made.items()
@@ -34,7 +37,7 @@ def reproduce(options: ReproduceOptions) -> int:
         if options.dry_run:
             print("\n".join(described(steps, options.scale)))
             return 0
-        carry_out(steps, options.out, options.scale, options.jobs, print)
+        do(steps, options)
     write(options, made)
     return 0
 

@@ -24,7 +24,7 @@ from diamond_attention.runs.checkpoint import step_folders
 from diamond_attention.runs.files import is_there, make_folders, read_file, read_json, write_folder
 from diamond_attention.runs.locks import locked
 from diamond_attention.runs.seeds import is_seed
-from diamond_attention.runs.settings import FORMAT, MIGRATIONS, Settings, from_json, to_json
+from diamond_attention.runs.settings import FORMAT, MIGRATIONS, Settings, flat, from_json, to_json
 from diamond_attention.worlds.contract import World
 
 UNPACKED = Path("runs/shipped")
@@ -211,6 +211,22 @@ def open_group(path: Path, world: World | None = None) -> list[Run]:
 
 def _cannot_be_resumed(path: Path) -> UserError:
     return UserError(f"{path} holds a policy alone, which cannot be resumed; start a new run with --from {path}.")
+
+
+def has_ended(run: Run) -> bool:
+    """Whether there is nothing left to train: it finished, it failed, or it is a policy alone."""
+    return run.policy_alone or run.finished is not None or run.failure is not None
+
+
+def check_same_training(run: Run, settings: Settings) -> None:
+    """Raises UserError unless the run has these settings. A shorter training may not stand for a longer one."""
+    there, asked = dict(flat(to_json(run.settings))), dict(flat(to_json(settings)))
+    if there != asked:
+        name = next(each for each in ("total_steps", *asked, *there) if there.get(each) != asked.get(each))
+        raise UserError(
+            f"{run.path} holds another training: its {name} is {there.get(name)}, and {asked.get(name)} is needed "
+            "here; name another folder with --out."
+        )
 
 
 # --- Shipped policies -----------------------------------------------------------------------------

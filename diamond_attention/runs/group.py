@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, shown
 from diamond_attention.runs.checkpoint import FILES
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import (
@@ -19,9 +19,10 @@ from diamond_attention.runs.files import (
     unfinished,
     write_folder,
 )
-from diamond_attention.runs.folder import Run, describe_run, is_run, seeds_in
+from diamond_attention.runs.folder import Run, check_same_training, describe_run, is_run, open_run, seeds_in
 from diamond_attention.runs.locks import is_locked, locked
 from diamond_attention.runs.settings import Settings
+from diamond_attention.worlds.registry import WORLDS
 
 LOCK = ".lock"
 NEW_GROUP = ".new_group"
@@ -93,6 +94,28 @@ def settle(folder: Path) -> None:
         for path in coming:
             move(path, folder / path.name)
     remove_if_empty(new)
+
+
+def was_begun(folder: Path, settings: Settings, seeds: Sequence[int], started_from: str | None) -> bool:
+    """Whether this very training is in that folder, however far it came. Another one is refused."""
+    if not folder.is_dir():
+        return False
+    with exclusive(folder):
+        settle(folder)
+    world = settings.world if settings.world.name not in WORLDS else None
+    runs = [open_run(member, world) for member in seeds_in(folder) if is_run(member)]
+    for run in runs:
+        check_same_training(run, settings)
+        for what, there, asked in (
+            ("the seeds", sorted(run.group_seeds), sorted(seeds)),
+            ("--from", run.started_from, started_from),
+        ):
+            if there != asked:
+                raise UserError(
+                    f"{run.path} holds another training: {what} {shown(there)}, and {shown(asked)} asked for here; "
+                    "name another folder with --out."
+                )
+    return bool(runs)
 
 
 @contextmanager

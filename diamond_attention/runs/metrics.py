@@ -1,15 +1,16 @@
-"""metrics.csv and TensorBoard's event file: one row an update."""
+"""metrics.csv, one row an update, and the trackers that are told the same."""
 
 import csv
 import io
-import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from diamond_attention.errors import UserError
-from diamond_attention.runs.files import Growing, is_there, write_file
-from diamond_attention.runs.folder import Run
-from diamond_attention.runs.rows import Columns, read_rows
+from diamond_attention.runs.files import Growing, read_file, write_file
+from diamond_attention.runs.folder import Run, seeds_in
+from diamond_attention.runs.rows import LARGEST, Columns, read_rows
+from diamond_attention.runs.trackers.registry import trackers
 
 TIMING_COLUMNS = ("seconds", "steps_per_second")
 """The only columns of metrics.csv that two equal runs do not share."""
@@ -18,15 +19,15 @@ COLUMNS = Columns(needed=("update", "step"), whole=("update", "step"), gaps=True
 
 
 class Metrics:
-    """Appends one row an update to metrics.csv and to TensorBoard's event file."""
+    """Appends one row an update to metrics.csv, and tells it to every tracker."""
 
-    def __init__(self, run: Run, columns: Sequence[str], resumed_at_update: int):
+    def __init__(self, run: Run, columns: Sequence[str], resumed_at_update: int, track: Sequence[str] = ()):
         """Drops rows after `resumed_at_update`: updates whose results were lost and will be made again."""
         self.columns = ["update", "step", *columns, *TIMING_COLUMNS]
         self._kept = self._rows_until(run, resumed_at_update)
         write_file(run.metrics, b"".join([_line(self.columns), *(_line(row.values()) for row in self._kept)]))
         self._file = Growing(run.metrics)
-        self._events = _Events(run, resumed_at_update)
+        self._trackers = [follow(run, resumed_at_update) for follow in trackers(track)]
 
     def _rows_until(self, run: Run, last: int) -> list[dict[str, str]]:
         kept: list[dict[str, str]] = []
@@ -52,21 +53,25 @@ class Metrics:
         # NaN means "nothing to average", as in an update in which no episode ended: an empty cell.
         cells = [row[name] for name in self.columns]
         self._file.write(_line("" if isinstance(cell, float) and cell != cell else cell for cell in cells))
-        self._events.append(row)
+        for tracker in self._trackers:
+            tracker.append(row)
 
     def flush(self) -> None:
         """For whoever looks on; what is lost with the process is made again."""
         self._file.flush()
-        self._events.flush()
+        for tracker in self._trackers:
+            tracker.flush()
 
     def sync(self) -> None:
         """Before a checkpoint is renamed its rows must be on the disk, or resume could not find them."""
         self._file.sync()
-        self._events.flush()
+        for tracker in self._trackers:
+            tracker.flush()
 
     def close(self) -> None:
         self._file.close()
-        self._events.close()
+        for tracker in self._trackers:
+            tracker.close()
 
 
 def _line(cells: Any) -> bytes:
@@ -75,41 +80,11 @@ def _line(cells: Any) -> bytes:
     return text.getvalue().encode()
 
 
-class _Events:
-    """One file for every life of a run. TensorBoard puts them together."""
-
-    def __init__(self, run: Run, resumed_at_update: int):
-        # tensorboard takes a second to import, and only training needs it.
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._protocol = (event_pb2, summary_pb2)
-        life = 0
-        while is_there(run.path / (name := f"events.out.tfevents.{int(time.time())}.{life}")):
-            life += 1
-        self._file = Growing(run.path / name, new=True)
-        self._writer = RecordWriter(self._file)
-        self._add(file_version="brain.Event:2")
-        if resumed_at_update:
-            # Tells TensorBoard to forget points from here on that an earlier life of the run wrote.
-            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-            self._add(session_log=start, step=resumed_at_update * run.settings.method.steps_per_update + 1)
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        _, summary_pb2 = self._protocol
-        values = [
-            summary_pb2.Summary.Value(tag=name, simple_value=float(value))
-            for name, value in row.items()
-            if name not in ("update", "step") and float(value) == float(value)
-        ]
-        self._add(summary=summary_pb2.Summary(value=values), step=int(row["step"]))
-
-    def _add(self, **event: Any) -> None:
-        event_pb2, _ = self._protocol
-        self._writer.write(event_pb2.Event(wall_time=time.time(), **event).SerializeToString())
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
+def steps_so_far(group: Path) -> int:
+    """How far a group's training is, by the last whole row of its first seed; for whoever looks on."""
+    for member in seeds_in(group)[:1]:
+        try:
+            return int(read_file(member / "metrics.csv", LARGEST).split(b"\n")[-2].split(b",")[1])
+        except (OSError, UserError, IndexError, ValueError):  # not begun, or nothing but a header yet
+            return 0
+    return 0

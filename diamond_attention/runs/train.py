@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ from diamond_attention.runs.bundle import PolicyAt, bundle_files
 from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
 from diamond_attention.runs.files import DiskError, write_json
 from diamond_attention.runs.folder import Run, group_folder, open_group
-from diamond_attention.runs.group import check_free, create_group, exclusive, settle
+from diamond_attention.runs.group import check_free, create_group, exclusive, settle, was_begun
 from diamond_attention.runs.learners import Learners, Log
 from diamond_attention.runs.memory import check_training_fits, large_settings
 from diamond_attention.runs.metrics import Metrics
@@ -47,7 +47,9 @@ from diamond_attention.runs.restore import newest_common_states, sources_of, wit
 from diamond_attention.runs.seeds import check_seeds
 from diamond_attention.runs.settings import Settings, flat, from_json, to_json
 from diamond_attention.runs.signals import Interrupted, signals_noted
+from diamond_attention.runs.trackers.registry import check_trackers
 from diamond_attention.worlds.contract import World
+from diamond_attention.worlds.registry import WORLDS
 
 SECONDS_PER_CALL = 0.5
 """How long the device works before the loop looks up: long enough to cost nothing, short enough for Ctrl-C."""
@@ -62,13 +64,20 @@ def train(
     from_run: Path | str | None = None,
     overwrite: bool = False,
     devices: int | str | None = None,
+    go_on: bool = False,
+    track: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> list[Run]:
     """Trains every seed at once and returns their runs. `settings.world` may be a world of your own.
 
     `devices`: so many of this machine's, or "all". Where `jax.distributed` was begun, of every process's; only the
-    first process reads, writes and returns runs.
+    first process reads, writes and returns runs. With `go_on`, what was begun in that folder is resumed instead, and
+    what is finished there is left as it is. `track` names what follows them besides TensorBoard: `TRACKERS` of
+    runs/trackers/registry.py.
     """
+    check_trackers(track)
+    if go_on and overwrite:
+        raise UserError("--resume and --overwrite contradict each other; leave one of them out.")
     check_seeds(seeds, f"seeds is {shown(seeds)}")
     used = choose_devices(devices)
     check_agreement({**dict(flat(to_json(settings))), "--seeds": list(seeds), "--devices": devices})
@@ -76,7 +85,20 @@ def train(
         _follow(used, settings)
         return []
     with leading():
-        return _train(settings, seeds, Path(out), preset, from_run, overwrite, used, progress or Quiet())
+        check_training_fits(settings, seeds[: parts_of(len(seeds), used)[0].seeds] if used else seeds)
+        folder, started_from = Path(out), None if from_run is None else str(from_run)
+        how = _How(used, track, progress or Quiet())
+        if go_on and was_begun(folder, settings, seeds, started_from):
+            return _resume(folder, settings.world if settings.world.name not in WORLDS else None, how)
+        return _train(settings, seeds, folder, preset, started_from, overwrite, how)
+
+
+class _How(NamedTuple):
+    """What has no part in what is learned."""
+
+    used: Sequence[jax.Device]
+    track: Sequence[str]
+    progress: Progress
 
 
 def _train(
@@ -84,15 +106,12 @@ def _train(
     seeds: Sequence[int],
     folder: Path,
     preset: str,
-    from_run: Path | str | None,
+    started_from: str | None,
     overwrite: bool,
-    used: Sequence[jax.Device],
-    progress: Progress,
+    how: _How,
 ) -> list[Run]:
-    check_training_fits(settings, seeds[: parts_of(len(seeds), used)[0].seeds] if used else seeds)
-    started_from = None if from_run is None else str(from_run)
     check_free(folder, overwrite)  # before a minute of compiling
-    sources = None if from_run is None else sources_of(Path(from_run), settings, seeds)
+    sources = None if started_from is None else sources_of(Path(started_from), settings, seeds)
     states = [begin_learning(settings, seed) for seed in seeds]
     if sources is not None:
         states = with_weights_of(sources, states, settings)
@@ -106,7 +125,7 @@ def _train(
         # A run that begins with another's weights has them from the start: resume never falls back to fresh ones.
         first = {} if sources is None else {"first_checkpoint": first_checkpoint}
         runs = create_group(folder, preset, settings, seeds, overwrite, started_from, **first)
-        return _train_while_there_is_room(runs, states, done=0, used=used, progress=progress)
+        return _train_while_there_is_room(runs, states, done=0, how=how)
 
 
 def resume(
@@ -114,43 +133,49 @@ def resume(
     *,
     world: World | None = None,
     devices: int | str | None = None,
+    track: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> list[Run]:
     """Continues a group from the newest checkpoint that all of its seeds have; on any number of devices."""
+    check_trackers(track)
     used = choose_devices(devices)
     check_agreement({"--devices": devices})
     if not leads():
         _follow(used, None, world)
         return []
     with leading():
-        return _resume(Path(path), world, used, progress or Quiet())
+        return _resume(Path(path), world, _How(used, track, progress or Quiet()))
 
 
-def _resume(path: Path, world: World | None, used: Sequence[jax.Device], progress: Progress) -> list[Run]:
+def _resume(path: Path, world: World | None, how: _How) -> list[Run]:
     folder = group_folder(path)
     with exclusive(folder):
         settle(folder)
         runs = open_group(path, world)
         if all(run.finished is not None or run.failure is not None for run in runs):
-            progress.say(f"{folder} is already finished; there is nothing to resume.")
+            how.progress.say(f"{folder} is already finished; there is nothing to resume.")
             return runs
-        states, done = newest_common_states(runs, progress)
-        return _train_while_there_is_room(runs, states, done=done, used=used, progress=progress)
+        states, done = newest_common_states(runs, how.progress)
+        return _train_while_there_is_room(runs, states, done=done, how=how)
 
 
-def _train_while_there_is_room(
-    runs: list[Run], states: list[LearnerState], *, done: int, used: Sequence[jax.Device], progress: Progress
-) -> list[Run]:
+def _train_while_there_is_room(runs: list[Run], states: list[LearnerState], *, done: int, how: _How) -> list[Run]:
     try:
-        learners = _begin(used, runs[0].settings, states)
-        return _training_loop(runs, states, learners, done=done, progress=progress)
+        learners = _begin(how.used, runs[0].settings, states)
+        return _training_loop(runs, states, learners, done=done, track=how.track, progress=how.progress)
     except DiskError as error:
         again = f"make room and continue with: diamond resume {runs[0].path.parent}"
         raise UserError(f"{error} What was saved before is whole; {again}") from None
 
 
 def _training_loop(
-    runs: list[Run], states: list[LearnerState], learners: Learners, *, done: int, progress: Progress
+    runs: list[Run],
+    states: list[LearnerState],
+    learners: Learners,
+    *,
+    done: int,
+    track: Sequence[str],
+    progress: Progress,
 ) -> list[Run]:
     """`done` updates are behind it; a seed whose state carries a failure is frozen."""
     settings = runs[0].settings
@@ -158,7 +183,7 @@ def _training_loop(
     steps_per_update = settings.method.steps_per_update
     method = method_of(settings)
     # A failed seed makes no new rows, so it keeps all it has.
-    metrics = [Metrics(run, learners.columns, done if run.failure is None else total) for run in runs]
+    metrics = [Metrics(run, learners.columns, done if run.failure is None else total, track) for run in runs]
     failed = {i for i, state in enumerate(states) if int(state.failure) != 0}
     # A checkpoint's score is of all updates since the one that was due before, wherever the run was stopped.
     since = done - done % settings.checkpoint_every
