@@ -1,5 +1,6 @@
-"""Can the paper's block itself learn to play more agents than it was trained with? Two additions to it, to be tried.
+"""Can the paper's block itself learn to play more agents than it was trained with? Three attempts, and their table.
 
+    diamond reproduce scaling --with experiments/scaling_attempts.py
     diamond train dispatch --with experiments/scaling_attempts.py --policy.kind diamond-nobody --agents 2:6
 
 - diamond-nobody: attention averages, so a block sees shares and never numbers. An agent more that everybody sees and
@@ -8,8 +9,10 @@
   what it saw.
 
 The first attempt needs no code: the plain block, trained on many sizes (`diamond train dispatch --agents 2:6`).
+All are trained on Dispatch with two to six vehicles and jobs, and played with up to 64.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -22,6 +25,7 @@ from diamond_attention import AgentView, Described, Interface, PerAgentPolicy, P
 from diamond_attention.attention import Projection, small_product, softmax_or_zero
 from diamond_attention.policies.diamond import DiamondPolicy
 from diamond_attention.ranges import Between
+from diamond_attention.reproduce.entries import SMALL_TEAMS, Entry, Group, Wanted, on_small_teams, register_entry
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,16 @@ TASKS = Described("diamond-tasks", "rank mask, tasks first", hears_ranks=True)
 
 register_policy(PolicyKind(NobodySettings, build_with_nobody, describe=lambda settings: NOBODY))
 register_policy(PolicyKind(TasksSettings, build_tasks_first, describe=lambda settings: TASKS))
+
+
+def attempts() -> Iterator[Wanted]:
+    """All of them, played with the largest team of training and with larger ones, from one depot and from many."""
+    sizes = tuple(("--agents", n, "--tasks", n) for n in ("6", "12", "64"))
+    plays = tuple((*size, "--depots", depots, "--episodes", "64") for depots in ("1", "64") for size in sizes)
+    yield Wanted(on_small_teams("rank", "0.3"), plays)
+    for kind in ("nobody", "tasks"):
+        words = ("dispatch", *SMALL_TEAMS, "--policy.kind", f"diamond-{kind}", "--world.travel-weight", "0.3")
+        yield Wanted(Group(f"dispatch_{kind}_travel=0.3", words, seeds=5), plays)
+
+
+register_entry("scaling", Entry("Can the paper's block be taught to scale? Three attempts", tuple(attempts())))

@@ -4,6 +4,8 @@ import io
 import lzma
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -15,8 +17,8 @@ from diamond_attention.command_words import parse_train, parse_with_variations
 from diamond_attention.errors import UserError
 from diamond_attention.jobs.contract import Step
 from diamond_attention.learning.registry import METHODS
-from diamond_attention.reproduce import make, plan
-from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted
+from diamond_attention.reproduce import entries, make, plan
+from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted, register_entry
 from diamond_attention.reproduce.make import check_patterns, gather, matching
 from diamond_attention.reproduce.packed import pack, unpack
 from diamond_attention.reproduce.pages import escaped, write_entry
@@ -27,6 +29,7 @@ from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
 
 TABLE_1 = ENTRIES["table1"]
+ATTEMPTS = Path(__file__).parents[1] / "experiments" / "scaling_attempts.py"
 
 
 # --- The list -------------------------------------------------------------------------------------
@@ -62,6 +65,24 @@ def test_groups_of_one_name_are_one_training():
         for each in entry.wanted:
             by_name.setdefault(each.group.name, set()).add(each.group)
     assert {name: len(groups) for name, groups in by_name.items() if len(groups) > 1} == {}
+
+
+def test_a_table_of_ones_own_has_a_name_of_its_own(monkeypatch):
+    monkeypatch.setattr(entries, "ENTRIES", dict(ENTRIES))
+    register_entry("mine", Entry("Mine"))
+    register_entry("mine", Entry("Mine"))  # a file may be loaded twice
+    assert entries.ENTRIES["mine"].title == "Mine"
+    for taken in ("mine", "table1", "all"):
+        with pytest.raises(UserError, match=f"there is already a result called '{taken}'"):
+            register_entry(taken, Entry("Another"))
+
+
+@pytest.mark.long
+def test_a_table_of_ones_own_is_made_with_a_policy_of_ones_own(tmp_path):
+    out = tmp_path / "made"
+    command = [sys.executable, "-m", "diamond_attention", "reproduce", "scaling", "--with", str(ATTEMPTS)]
+    subprocess.run([*command, "--scale", "smoke", "--only", "*nobody*", "--out", str(out)], check=True, timeout=600)
+    assert "rank mask, and nobody" in (out / "scaling.md").read_text()
 
 
 def test_a_policy_that_ships_can_stand_for_its_training(tmp_path):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from diamond_attention.errors import UserError
 from diamond_attention.jobs.contract import Words
 from diamond_attention.policies.diamond_settings import MASKS
 
@@ -381,3 +382,10 @@ ENTRIES: dict[str, Entry] = {
         commands=tuple(("bench", name, "--to", f"speed/{name}.json") for name in BENCHES),
     ),
 }
+
+
+def register_entry(name: str, entry: Entry) -> None:
+    """Makes a table of your own known: `diamond reproduce NAME --with FILE.py`."""
+    if ENTRIES.get(name, entry) != entry or name == "all":
+        raise UserError(f"there is already a result called {name!r}; choose another name.")
+    ENTRIES[name] = entry
