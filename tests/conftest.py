@@ -9,3 +9,13 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # The tests compile far longer than they compute, so what they want is programs that compile quickly: these two cut
 # compiling to a third. With `XLA_FLAGS= make test` programs are compiled as users get them.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+
+import jax
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_are_let_go():
+    """A worker would otherwise keep every program of every file it ran, eight gigabytes at the end."""
+    yield
+    jax.clear_caches()

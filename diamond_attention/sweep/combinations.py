@@ -245,7 +245,7 @@ def _name(varied: dict[str, str]) -> str:
     """mask=rank_learning-rate=1e-3; what no file should be called is left out, and a number stands for it.
 
     >>> _name({"preset": "xor", "agents": "2,4"}), _name({"from": "a/b"})
-    ('xor_agents=2,4', 'from=a-b.1d6dad')
+    ('xor_agents=2,4', 'from=a-b.5552dd')
     """
     whole = "_".join(value if label == PRESET else f"{label}={value}" for label, value in varied.items())
     name = re.sub(r"[^\w.,:=+-]", "-", whole)[:LONGEST_NAME]
