@@ -51,6 +51,15 @@ from diamond_attention.command_words import (
 from diamond_attention.errors import Notice, UserError, shown
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
+from diamond_attention.process_group import (
+    ProcessGroup,
+    devices_asked,
+    group_asked,
+    is_watched,
+    join,
+    watch,
+    watched,
+)
 from diamond_attention.runs.bundle_format import SHIPPED, shipped_policies
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import check_writable, write_file
@@ -62,7 +71,6 @@ from diamond_attention.runs.settings import described_as, flat, to_json
 from diamond_attention.runs.sizes import parse_sizes, team_sizes
 from diamond_attention.runs.trackers.registry import check_trackers
 from diamond_attention.terminal import interrupts_heard, show_warning, tell, unheard
-from diamond_attention.watch import Group, devices_asked, group_asked, is_watched, join, watch, watched
 from diamond_attention.worlds.contract import TeamSize, World
 from diamond_attention.worlds.registry import WORLDS
 
@@ -111,8 +119,8 @@ def resume_command(arguments: Sequence[str]) -> int:
     _choose_device(options.device, options.quiet, group)
     from diamond_attention.runs.train import resume
 
-    told = {"devices": devices, "track": options.track}
-    return _status(resume(options.run, **told, progress=choose_progress(options.quiet)))
+    progress = choose_progress(options.quiet)
+    return _status(resume(options.run, devices=devices, track=options.track, progress=progress))
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
@@ -417,7 +425,7 @@ def run_command(arguments: Sequence[str]) -> int:
         return 2
     except Exception as error:
         from diamond_attention.runs.processes import LostError
-        from diamond_attention.runs.train import Interrupted
+        from diamond_attention.runs.signals import Interrupted
 
         if isinstance(error, Interrupted):
             return 128 + error.signal_number
@@ -448,7 +456,7 @@ def _sizes(run: Run, world: World, agents: str | None, tasks: str | None) -> tup
     )
 
 
-def _choose_device(device: Device | None, quiet: bool, group: Group | None = None) -> None:
+def _choose_device(device: Device | None, quiet: bool, group: ProcessGroup | None = None) -> None:
     """Settles where JAX computes, and with whom, and says so. Never falls back silently."""
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")

@@ -46,7 +46,7 @@ ROOMS = [
     "refusals",
     "command_words",
     "terminal",
-    "watch",
+    "process_group",
     "theory",
     "jobs",
     "sweep",
@@ -309,7 +309,7 @@ DOORS = {
     "runs/files.py": "the door",
     "runs/locks.py": "a lock is a file that must not be renamed",
     "terminal.py": "standard output, once nobody reads it",
-    "watch.py": "a pipe between a process and the one that watches it",
+    "process_group.py": "a pipe between a process and the one that watches it",
     "plain_file.py": "opens only to read, and without waiting for somebody who writes",
     "reproduce/packed.py": "an archive in memory, which goes through the door",
 }

@@ -11,7 +11,7 @@ from diamond_attention.errors import UserError, printable
 from diamond_attention.jobs.contract import Ending, Place, Running, Step
 from diamond_attention.runs.metrics import steps_so_far
 from diamond_attention.runs.progress import Progress
-from diamond_attention.runs.train import Interrupted
+from diamond_attention.runs.signals import Interrupted
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at the commands that are running."""

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from diamond_attention.command_words import parse_train
-from diamond_attention.errors import UserError
 from diamond_attention.jobs.contract import Step, Words
 from diamond_attention.reproduce.entries import Entry, Group, Wanted
 from diamond_attention.runs.files import is_there, make_folders, read_json, write_json
-from diamond_attention.runs.folder import Run, check_same_training, find_runs, has_ended, is_run, seeds_in
+from diamond_attention.runs.folder import (
+    Run,
+    check_same_seeds,
+    check_same_training,
+    find_runs,
+    has_ended,
+    is_run,
+    seeds_in,
+)
 from diamond_attention.runs.settings import Settings
 
 Scale = Literal["smoke", "quick", "full"]
@@ -64,12 +71,7 @@ def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -
     if not runs:
         asked = ("--seeds", ",".join(map(str, seeds)), "--out", str(folder), "--resume")
         return Step(group.name, ("train", *words, *asked), False, settings.total_steps, folder)
-    if set(runs[0].group_seeds) != set(seeds):
-        there, wanted = (", ".join(map(str, each)) for each in (runs[0].group_seeds, seeds))
-        raise UserError(
-            f"{folder} was trained with seeds {there}, and {wanted} were asked for; name another folder with --out, "
-            "and put both in one table with --merge."
-        )
+    check_same_seeds(runs[0], seeds, "name another folder with --out, and put both in one table with --merge")
     # A policy alone, such as a shipped one put there, has nothing to go on from.
     ended = all(map(has_ended, runs))
     return Step(group.name, ("resume", str(folder)), ended, settings.total_steps, folder)

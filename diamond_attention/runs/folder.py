@@ -13,7 +13,7 @@ runs/xor/                       a group: seeds that train in one program
 An exported policy is a folder with a policy bundle alone, and counts as a run that can be played and started from.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -227,6 +227,13 @@ def check_same_training(run: Run, settings: Settings) -> None:
             f"{run.path} holds another training: its {name} is {there.get(name)}, and {asked.get(name)} is needed "
             "here; name another folder with --out."
         )
+
+
+def check_same_seeds(run: Run, seeds: Sequence[int], remedy: str) -> None:
+    """Raises UserError unless the run was trained beside exactly these seeds."""
+    if set(run.group_seeds) != set(seeds):
+        there, asked = (", ".join(map(str, each)) for each in (run.group_seeds, seeds))
+        raise UserError(f"{run.path.parent} was trained with seeds {there}, and {asked} were asked for; {remedy}.")
 
 
 # --- Shipped policies -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ class signals_noted:  # noqa: N801 - reads as a phrase where it is used
     """SIGINT and SIGTERM are noted, so that the update under way can finish; a second one stops at once."""
 
     only_relayed = False
-    """In a process that is watched (watch.py): they come through `relay`, each once, whoever was sent them."""
+    """In a process that is watched (process_group.py) they come through `relay`, each once, whoever was sent them."""
     relayed: list[int] | None = None
     """The list that `relay` is to add to, while there is one."""
 

@@ -5,11 +5,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diamond_attention.command_options import SweepOptions
-from diamond_attention.errors import UserError
 from diamond_attention.extensions import loaded_words
 from diamond_attention.jobs.contract import Step
 from diamond_attention.reports.episodes import newest_episodes
-from diamond_attention.runs.folder import Run, check_same_training, has_ended, is_run, open_run, seeds_in
+from diamond_attention.runs.folder import (
+    Run,
+    check_same_seeds,
+    check_same_training,
+    has_ended,
+    is_run,
+    open_run,
+    seeds_in,
+)
 from diamond_attention.runs.restore import sources_of
 from diamond_attention.runs.trackers.registry import check_trackers
 from diamond_attention.sweep.combinations import Combination
@@ -39,11 +46,7 @@ def runs_in(folder: Path, of: Combination, seeds: Sequence[int]) -> list[Run]:
     runs = [open_run(member) for member in seeds_in(folder) if is_run(member)]
     for run in runs:
         check_same_training(run, of.options.settings)
-        if set(run.group_seeds) != set(seeds):
-            there, asked = (", ".join(map(str, each)) for each in (run.group_seeds, seeds))
-            raise UserError(
-                f"{folder} was trained with seeds {there}, and {asked} were asked for; name another --out."
-            )
+        check_same_seeds(run, seeds, "name another folder with --out")
     return runs
 
 

@@ -38,7 +38,7 @@ KEPT = 1 << 16
 """Bytes of what the libraries last wrote."""
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """The processes of a run, as it was typed; without an address, JAX asks whoever started them."""
 
     address: str | None
@@ -59,14 +59,14 @@ def devices_asked(text: str | None) -> int | str | None:
     return int(text)
 
 
-def group_asked(options: DeviceOptions) -> Group | None:
+def group_asked(options: DeviceOptions) -> ProcessGroup | None:
     """None where this process is the only one."""
     address, processes, process = options.coordinator, options.processes, options.process
     if address is None or address == "auto":
         for name, value in (("--processes", processes), ("--process", process)):
             if value is not None:
                 raise UserError(f"{name} is {value}, which goes with --coordinator HOST:PORT; name that too.")
-        return None if address is None else Group(None, None, None, options.wait)
+        return None if address is None else ProcessGroup(None, None, None, options.wait)
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port[:6]) < 2**16:
         raise UserError(f"--coordinator is {shown(address)}; it must be HOST:PORT of the first process, or auto.")
@@ -75,13 +75,13 @@ def group_asked(options: DeviceOptions) -> Group | None:
         raise UserError(f"--coordinator is {shown(address)}, and {missing} is missing; name it.")
     if process >= processes:
         raise UserError(f"--process is {process} and --processes is {processes}; they count from 0.")
-    return Group(address, processes, process, options.wait)
+    return ProcessGroup(address, processes, process, options.wait)
 
 
 # --- The one that works ---------------------------------------------------------------------------
 
 
-def join(group: Group) -> None:
+def join(group: ProcessGroup) -> None:
     """Meets the other processes; before anything is computed."""
     # JAX would take SIGTERM for itself; our loop agrees on when to stop.
     jax.config.update("jax_enable_preemption_service", False)
@@ -106,7 +106,7 @@ def join(group: Group) -> None:
         os.write(1, JOINED)
 
 
-def _cannot_meet(group: Group) -> str:
+def _cannot_meet(group: ProcessGroup) -> str:
     return (
         f"--coordinator is {group.address or 'auto'}, and the {group.processes or 'other'} processes did not meet "
         f"there within --wait {group.wait} s; start all of them, and see that the address can be reached"
@@ -159,7 +159,7 @@ def _listen() -> None:
 # --- The one that watches -------------------------------------------------------------------------
 
 
-def watch(group: Group) -> int:
+def watch(group: ProcessGroup) -> int:
     """Runs this command again in a process of its own; returns its exit status, having said what it could not."""
     reading, writing = os.pipe()
     command = [sys.executable, *sys.orig_argv[1:]]
@@ -207,7 +207,7 @@ def _said_by(working: subprocess.Popen, reading: int) -> bytes:
     return marks + said
 
 
-def _status_of(returncode: int, said: bytes, group: Group) -> int:
+def _status_of(returncode: int, said: bytes, group: ProcessGroup) -> int:
     if reported := re.findall(re.escape(STATUS) + rb"(\d+)\n", said):
         return int(reported[-1])  # it has said what there is to say; how JAX then took its leave does not matter
     if returncode >= 0:
