@@ -5,6 +5,7 @@
     diamond demo              diamond figure RUN…        diamond bench
     diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
     diamond theory            diamond reproduce NAME     diamond sweep PRESET…
+    diamond agent POLICY      diamond fleet POLICY
 
 A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`. `--help` after a
 command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
@@ -60,6 +61,7 @@ from diamond_attention.process_group import (
     watch,
     watched,
 )
+from diamond_attention.robot.command import agent_command
 from diamond_attention.runs.bundle_format import SHIPPED, shipped_policies
 from diamond_attention.runs.environment import describe_environment
 from diamond_attention.runs.files import check_writable, write_file
@@ -371,6 +373,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "sweep": sweep_command,
     "reproduce": reproduce_command,
     "theory": theory_command,
+    "agent": agent_command,
     "demo": demo_command,
     "smaclite-replay": smaclite_replay_command,
 }

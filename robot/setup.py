@@ -8,9 +8,10 @@ from setuptools.command.build_py import build_py
 
 PACKAGE = "../diamond_attention"
 ONLY = {
-    "diamond_attention": {"__init__", "errors", "plain_file"},
+    "diamond_attention": {"__init__", "__main__", "errors", "plain_file", "ranges", "terminal"},
     "diamond_attention.runs": {"__init__", "array_file", "bundle_format", "files"},
     "diamond_attention.deploy": None,  # all of it
+    "diamond_attention.robot": None,
 }
 
 

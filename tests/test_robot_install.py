@@ -46,11 +46,15 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_what_decides_and_nothing_that_trains(wheel):
     held = zipfile.ZipFile(wheel).namelist()
     modules = {name for name in held if name.endswith(".py")}
-    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "diamond_attention" / "deploy").glob("*.py")}
+    whole = [ROOT / "diamond_attention" / room for room in ("deploy", "robot")]
+    ours = {path.relative_to(ROOT).as_posix() for room in whole for path in room.glob("*.py")}
     alone = {
         "__init__",
+        "__main__",
         "errors",
         "plain_file",
+        "ranges",
+        "terminal",
         "runs/__init__",
         "runs/array_file",
         "runs/bundle_format",
@@ -63,6 +67,8 @@ def test_the_wheel_holds_what_decides_and_nothing_that_trains(wheel):
     (metadata,) = (name for name in held if name.endswith("/METADATA"))
     needs = [line for line in zipfile.ZipFile(wheel).read(metadata).decode().splitlines() if "Requires-Dist" in line]
     assert needs == ["Requires-Dist: numpy>=2.0"]
+    (scripts,) = (name for name in held if name.endswith("/entry_points.txt"))
+    assert "diamond = diamond_attention.__main__:main" in zipfile.ZipFile(wheel).read(scripts).decode()
 
 
 def test_an_environment_without_jax_decides_as_this_one(wheel, tmp_path):

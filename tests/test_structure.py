@@ -47,6 +47,8 @@ ROOMS = [
     "command_words",
     "terminal",
     "process_group",
+    "robot",
+    "fleet",
     "theory",
     "jobs",
     "sweep",
@@ -239,12 +241,15 @@ PAGES = [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
     from diamond_attention import command_line
+    from diamond_attention.robot.command import parse_agent
     from diamond_attention.sweep.combinations import combinations_of, parse_sweep
 
     for words in commands_in((ROOT / page).read_text()):
         assert words[0] in command_line.COMMANDS, words
         if words[0] in ("train", "show"):
             command_line.parse_train(words[1], words[2:])
+        elif words[0] == "agent":
+            parse_agent(words[1:])
         elif words[0] == "sweep":
             assert combinations_of(*parse_sweep(words[1:]))
         elif words[0] != "list":

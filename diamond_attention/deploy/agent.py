@@ -28,6 +28,8 @@ class Agent:
         self.agent_features = bundle.interface.agent_features
         """The columns of a view's agents: name, unit, and how peers see the same (`frame`)."""
         self.task_features = bundle.interface.task_features
+        self.world = bundle.world
+        """Settings of the world that it was trained in."""
         self.rank_hold = bundle.rank_hold
         """Steps for which a number that was drawn stays in force: 1 or more, or "episode"."""
         self.together = bundle.policy.together

@@ -24,6 +24,8 @@ class Bundle(NamedTuple):
     interface: Interface
     rank_hold: int | str
     step: int
+    world: Mapping[str, Any]
+    """Settings of the world that it was trained in, its name among them; empty where the bundle does not say."""
 
 
 def read_bundle(named: Path | str) -> Bundle:
@@ -78,7 +80,13 @@ def _bundle(values: Mapping[str, Any], file: Path, arrays_file: Path, data: byte
     arrays = read_arrays(arrays_file, wanted, sha256) if data is None else arrays_in(data, file, wanted, sha256)
     policy = KINDS[kind](settings, interface, lambda name, *shape: arrays[name])
     name = file.parent.name if data is None else str(file)
-    return Bundle(name, kind, policy, interface, hold, step if isinstance(step, int) else 0)
+    return Bundle(name, kind, policy, interface, hold, step if isinstance(step, int) else 0, _world(values))
+
+
+def _world(values: Any) -> Mapping[str, Any]:
+    for name in ("trained", "settings", "world"):
+        values = values.get(name) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
 
 
 def _nothing(shape: tuple[int, ...]) -> np.ndarray:
