@@ -1,4 +1,4 @@
-"""SMAClite through Gymnasium and PettingZoo: as code written for the original expects it."""
+"""SMAClite through the original's Gymnasium interface: as code written for it expects it."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import TimeLimit
-from pettingzoo.test import parallel_api_test
 
 from diamond_attention.errors import UserError
 from diamond_attention.worlds.smaclite.gymnasium_env import SmacliteEnv
 from diamond_attention.worlds.smaclite.maps import MAPS
-from diamond_attention.worlds.smaclite.pettingzoo_env import SmacliteParallelEnv
 from diamond_attention.worlds.smaclite.scenario import FIRST_TARGET, NOOP, STOP
 
 TRACES = Path(__file__).parent / "traces"
@@ -100,38 +98,6 @@ def test_frames_without_a_display():
     assert before.shape[2] == 3
     assert before.dtype == np.uint8
     assert (before != after).any()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_pettingzoo_s_own_test_passes():
-    parallel_api_test(SmacliteParallelEnv("2s3z", time_limit=60), num_cycles=120)
-
-
-def test_the_dead_leave_and_the_time_limit_cuts():
-    env = SmacliteParallelEnv("3s_vs_5z", time_limit=80)
-    seen, _ = env.reset(seed=0)
-    numbers = []
-    for _ in range(80):
-        actions = dict.fromkeys(env.agents, STOP)
-        seen, rewards, terminated, truncated, info = env.step(actions)
-        assert set(seen) == set(rewards) == set(terminated) == set(truncated) == set(info) == set(actions)
-        numbers.append(len(env.agents))
-        if not env.agents:
-            break
-    # Three stalkers that stand still fall one after the other.
-    assert numbers == sorted(numbers, reverse=True)
-    assert numbers[-1] == 0
-    assert all(terminated.values())
-    short = SmacliteParallelEnv("2s3z", time_limit=2)
-    short.reset(seed=0)
-    short.step(dict.fromkeys(short.agents, STOP))
-    *_, terminated, truncated, _ = short.step(dict.fromkeys(short.agents, STOP))
-    assert all(truncated.values())
-    assert not any(terminated.values())
-    assert short.agents == []
-    env.reset()
-    with pytest.raises(UserError, match="are alive"):
-        env.step({"agent_0": STOP})
 
 
 @pytest.mark.filterwarnings("ignore")

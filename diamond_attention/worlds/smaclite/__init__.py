@@ -13,6 +13,5 @@ scripted                teams that follow a rule, to measure with
 world                   a map as a world to learn in
 stepped                 one battle as an object that keeps its state
 gymnasium_env           the original's own interface
-pettingzoo_env          a PettingZoo parallel environment
 picture                 a battle as a picture
 """

@@ -70,10 +70,6 @@ class SteppedBattle:
         with jax.enable_x64(True):
             return np.asarray(battle.state_vector(self.scenario, self.state))
 
-    @property
-    def agents_alive(self) -> NDArray[np.bool_]:
-        return np.asarray(self.state.alive)[self.scenario.ally_ids]
-
     def _checked(self, actions: Any) -> NDArray[np.int32]:
         count, legal = self.scenario.number_of_agents, self.legal_actions()
         chosen = np.asarray([int(action) for action in actions], np.int32)

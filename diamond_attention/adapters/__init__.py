@@ -1,0 +1,5 @@
+"""The worlds as environments of other libraries.
+
+game             a team's episodes as pure functions: what all of them are made of
+pettingzoo_env   a PettingZoo parallel environment
+"""
