@@ -12,7 +12,11 @@ VMAS_BIN := $(VMAS_VENV)/bin
 EXTRAS_VENV := .venv-extras
 EXTRAS_BIN := $(EXTRAS_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras lint clean
+# And PyTorch with TorchRL and BenchMARL.
+TORCH_VENV := .venv-torch
+TORCH_BIN := $(TORCH_VENV)/bin
+
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -48,12 +52,17 @@ test-extras: $(EXTRAS_VENV)/.installed
 	$(EXTRAS_BIN)/python -c 'import ray, wandb'
 	$(EXTRAS_BIN)/python -m pytest tests/extras
 
+# The first line fails where one of them cannot be imported; pytest would only leave the tests out.
+test-torch: $(TORCH_VENV)/.installed
+	$(TORCH_BIN)/python -c 'import benchmarl, torchrl, vmas'
+	$(TORCH_BIN)/python -m pytest tests/pytorch -n auto --maxprocesses 4 --dist loadfile
+
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python:
+$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(@D)/..
@@ -77,5 +86,11 @@ $(EXTRAS_VENV)/.installed: $(EXTRAS_VENV)/bin/python pyproject.toml constraints.
 	  --editable '.[test,ray,wandb]'
 	@touch $@
 
+# torchvision, which BenchMARL asks for, is pinned with torch, else pip replaces both by builds for CUDA.
+$(TORCH_VENV)/.installed: $(TORCH_VENV)/bin/python pyproject.toml constraints.txt
+	$(TORCH_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[test,benchmarl]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

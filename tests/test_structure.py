@@ -37,6 +37,7 @@ ROOMS = [
     "runs",
     "adapters",
     "deploy",
+    "torch",
     "evaluation",
     "public",
     "reports",

@@ -26,6 +26,10 @@ class Bundle(NamedTuple):
     step: int
     world: Mapping[str, Any]
     """Settings of the world that it was trained in, its name among them; empty where the bundle does not say."""
+    described: Mapping[str, Any]
+    """policy.json"""
+    arrays: Mapping[str, np.ndarray]
+    """policy.safetensors"""
 
 
 def read_bundle(named: Path | str) -> Bundle:
@@ -80,7 +84,8 @@ def _bundle(values: Mapping[str, Any], file: Path, arrays_file: Path, data: byte
     arrays = read_arrays(arrays_file, wanted, sha256) if data is None else arrays_in(data, file, wanted, sha256)
     policy = KINDS[kind](settings, interface, lambda name, *shape: arrays[name])
     name = file.parent.name if data is None else str(file)
-    return Bundle(name, kind, policy, interface, hold, step if isinstance(step, int) else 0, _world(values))
+    step = step if isinstance(step, int) else 0
+    return Bundle(name, kind, policy, interface, hold, step, _world(values), values, arrays)
 
 
 def _world(values: Any) -> Mapping[str, Any]:
