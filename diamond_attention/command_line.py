@@ -50,6 +50,7 @@ from diamond_attention.command_words import (
     without_extensions,
 )
 from diamond_attention.errors import Notice, UserError, shown
+from diamond_attention.fleet.command import FleetOptions, fleet
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.process_group import (
@@ -359,6 +360,12 @@ def sweep_command(arguments: Sequence[str]) -> int:
     return sweep(*parse_sweep(arguments))
 
 
+def fleet_command(arguments: Sequence[str]) -> int:
+    options = parse_options(FleetOptions, arguments, "fleet")
+    _choose_device("cpu", quiet=True)
+    return fleet(options)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train_command,
     "resume": resume_command,
@@ -374,6 +381,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "reproduce": reproduce_command,
     "theory": theory_command,
     "agent": agent_command,
+    "fleet": fleet_command,
     "demo": demo_command,
     "smaclite-replay": smaclite_replay_command,
 }

@@ -14,7 +14,7 @@ from test_robot_transports import LOOPBACK, free_port
 from diamond_attention.deploy import Agent
 from diamond_attention.errors import UserError
 from diamond_attention.robot import command
-from diamond_attention.robot.body import BodyGoneError
+from diamond_attention.robot.body import GoneError
 from diamond_attention.robot.message import Said, Seal
 from diamond_attention.robot.process import MISSED, SENT, run_at_rate
 from diamond_attention.robot.robot import Robot
@@ -179,7 +179,7 @@ def run_for(clock, steps, monkeypatch, *, working=lambda step: 0.001, arriving=(
     def write(report):
         reports.append(report)
         if len(reports) == steps:
-            raise BodyGoneError
+            raise GoneError
 
     agent = Agent.load("spread", seed=0)
     decide = agent.decide

@@ -18,19 +18,23 @@ LONGEST_LINE = 1 << 20
 READ_AT_ONCE = 1 << 16
 
 
-class BodyGoneError(Exception):
-    """The other end of the pipe was closed: there is no body any more."""
+class GoneError(Exception):
+    """The other end of the pipe was closed: there is no body any more, or no robot."""
 
 
-class Body:
+class Lines:
+    """Either end of the two pipes."""
+
     def __init__(self, reading: int, writing: BinaryIO):
         self._reading, self._writing = reading, writing
         self._unread = b""
         self._lines: list[bytes] = []
 
-    def next(self) -> dict[str, Any]:
-        """The next line, however long it takes."""
+    def next(self, seconds: float | None = None) -> dict[str, Any]:
+        """The next line; TimeoutError if none comes in that time, which is endless unless said."""
         while not self._lines:
+            if not select.select([self._reading], [], [], seconds)[0]:
+                raise TimeoutError
             self._read()
         return _object(self._lines.pop(0))
 
@@ -46,16 +50,16 @@ class Body:
             self._writing.write(json.dumps(values).encode() + b"\n")
             self._writing.flush()
         except BrokenPipeError:
-            raise BodyGoneError from None
+            raise GoneError from None
 
     def _read(self) -> None:
         data = os.read(self._reading, READ_AT_ONCE)
         if not data:
-            raise BodyGoneError
+            raise GoneError
         *whole, self._unread = (self._unread + data).split(b"\n")
         self._lines += whole
         if len(self._unread) > LONGEST_LINE:
-            raise UserError(f"the body sent a line of more than {LONGEST_LINE} bytes.")
+            raise UserError(f"a body sent a line of more than {LONGEST_LINE} bytes.")
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        raise UserError(f"the body sent {shown(line.decode(errors='replace'))}, which is no JSON object on one line.")
+        raise UserError(f"a body sent {shown(line.decode(errors='replace'))}, which is no JSON object on one line.")
     return values
 
 

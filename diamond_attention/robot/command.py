@@ -13,7 +13,7 @@ from diamond_attention.deploy import Agent
 from diamond_attention.errors import UserError, shown
 from diamond_attention.plain_file import NotPlainError, TooLargeError, read_plain_file
 from diamond_attention.ranges import Between, check_number
-from diamond_attention.robot.body import Body
+from diamond_attention.robot.body import Lines
 from diamond_attention.robot.faults import Faults
 from diamond_attention.robot.message import MOST_AGENTS, Seal
 from diamond_attention.robot.process import run_at_rate, run_in_step
@@ -100,7 +100,7 @@ def agent_command(words: Sequence[str]) -> int:
         unit=options.unit,
         faults=faults,
     )
-    body = Body(sys.stdin.fileno(), sys.stdout.buffer)
+    body = Lines(sys.stdin.fileno(), sys.stdout.buffer)
     try:
         if options.in_step:
             run_in_step(robot, world, transport, body)

@@ -9,7 +9,7 @@ when B decided on that it had just heard a.
 
 import time
 
-from diamond_attention.robot.body import Body, BodyGoneError, senses_of
+from diamond_attention.robot.body import GoneError, Lines, senses_of
 from diamond_attention.robot.robot import Robot
 from diamond_attention.robot.senses import SensedWorld
 from diamond_attention.robot.transports import Transport
@@ -23,7 +23,7 @@ LONGEST_WAIT = 5.0
 MISSED, SENT, UNDELIVERED = "deadlines missed", "packets sent", "undelivered"
 
 
-def run_at_rate(robot: Robot, world: SensedWorld, transport: Transport, body: Body, rate: float) -> None:
+def run_at_rate(robot: Robot, world: SensedWorld, transport: Transport, body: Lines, rate: float) -> None:
     """Until the body is gone."""
     period = 1.0 / rate
     try:
@@ -47,15 +47,17 @@ def run_at_rate(robot: Robot, world: SensedWorld, transport: Transport, body: Bo
                 robot.counts[MISSED] += missed
                 due += (missed - 1) * period
             body.write(_report(robot, action))
-    except BodyGoneError:
+    except GoneError:
         pass
 
 
-def run_in_step(robot: Robot, world: SensedWorld, transport: Transport, body: Body) -> None:
-    """The body says when: a line with senses, answered by the number of what was sent; then a line {"heard": [[agent,
-    step], …]} with what all others have sent, answered by the action once all of it is here.
+def run_in_step(robot: Robot, world: SensedWorld, transport: Transport, body: Lines) -> None:
+    """The body says when. First the robot says that it listens. Then comes a line with senses, answered by the step
+    that was sent; then a line {"heard": [[agent, step], …]} with what all others have sent, answered by the action
+    once all of it is here.
     """
     try:
+        body.write({"listening": robot.number})
         while True:
             robot_senses = senses_of(body.next(), world)
             robot.counts[SENT] += transport.send(robot.speak(robot_senses))
@@ -69,7 +71,7 @@ def run_in_step(robot: Robot, world: SensedWorld, transport: Transport, body: Bo
                     missing.discard((said.agent, said.step))
             robot.counts[UNDELIVERED] += len(missing)
             body.write(_report(robot, robot.decide()))
-    except BodyGoneError:
+    except GoneError:
         pass
 
 
