@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from diamond_attention.deploy import Agent
 from diamond_attention.errors import UserError
+from diamond_attention.plain_file import read_plain_file
 from diamond_attention.robot.body import GoneError, Lines
 from diamond_attention.robot.command import KEY
 from diamond_attention.robot.faults import Faults
@@ -263,8 +264,8 @@ def _ended(status: int) -> str:
 
 def resident_mb(process: int) -> float:
     try:
-        with open(f"/proc/{process}/status", encoding="ascii") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+        status = read_plain_file(f"/proc/{process}/status", 1 << 16, follow_links=True).splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith(b"VmRSS")) / 1024
     except (OSError, StopIteration):
         return 0.0
 
