@@ -16,7 +16,11 @@ EXTRAS_BIN := $(EXTRAS_VENV)/bin
 TORCH_VENV := .venv-torch
 TORCH_BIN := $(TORCH_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch lint clean
+# And Sphinx.
+SITE_VENV := .venv-site
+SITE_BIN := $(SITE_VENV)/bin
+
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -57,12 +61,19 @@ test-torch: $(TORCH_VENV)/.installed
 	$(TORCH_BIN)/python -c 'import benchmarl, torchrl, vmas'
 	$(TORCH_BIN)/python -m pytest tests/pytorch -n auto --maxprocesses 4 --dist loadfile
 
+# Open build/site/index.html. A warning is an error: a link to nowhere, a page in no list, a block that fails.
+site: $(SITE_VENV)/.installed
+	$(SITE_BIN)/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env -c docs/site -b html . build/site
+
+test-site: site
+	$(SITE_BIN)/python -m pytest tests/site
+
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python:
+$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python $(SITE_VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(@D)/..
@@ -92,5 +103,10 @@ $(TORCH_VENV)/.installed: $(TORCH_VENV)/bin/python pyproject.toml constraints.tx
 	  --editable '.[test,benchmarl]'
 	@touch $@
 
+$(SITE_VENV)/.installed: $(SITE_VENV)/bin/python pyproject.toml constraints.txt
+	$(SITE_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[site]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) $(SITE_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

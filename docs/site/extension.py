@@ -1,0 +1,183 @@
+"""What the site does with the pages beyond Sphinx: nothing in a page is written for the site alone.
+
+- The sidebar follows the lists of links in docs/index.md.
+- In docs/tutorials, blocks of Python are cells of one session and blocks of sh are run beside it.
+- A link to a file of the repository that is no page leads to a page that shows the file.
+- In docs/api, a comment that names rooms or a module is where their docstrings stand.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import TextLexer, get_lexer_for_filename
+from pygments.util import ClassNotFound
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.transforms import SphinxTransform
+from sphinx.util.osutil import relative_uri
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "diamond_attention"
+
+
+def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
+    """The text of a page, as Sphinx is to read it."""
+    if page == app.config.root_doc:
+        source[0] += sidebar(source[0])
+    elif page.startswith("docs/tutorials/"):
+        source[0] = cells(source[0])
+    elif page.startswith("docs/api/"):
+        source[0] = docstrings(source[0])
+
+
+# --- The sidebar --------------------------------------------------------------------------------------
+
+
+def sidebar(front_page: str) -> str:
+    """A hidden table of contents for each heading with a list of links."""
+    trees = []
+    for part in front_page.split("\n## ")[1:]:
+        links = re.findall(r"^- \[([^\]]+)\]\(([^)#:]+)\.md\)", part, re.MULTILINE)
+        entries = "\n".join(f"{title} <{target}>" for title, target in links)
+        trees.append(f"\n\n```{{toctree}}\n:hidden:\n:caption: {part.splitlines()[0]}\n\n{entries}\n```\n")
+    return "".join(trees)
+
+
+# --- Tutorials ----------------------------------------------------------------------------------------
+
+NOTEBOOK = "---\nfile_format: mystnb\nkernelspec: {name: python3, display_name: Python 3}\n---\n"
+# The folder in which a page is run is empty; commands find the rows of the tables as they do in the repository.
+BEFORE = f"```{{code-cell}}\n:tags: [remove-cell]\nimport os\nos.symlink({str(ROOT / 'results')!r}, 'results')\n```\n"
+
+
+def cells(tutorial: str) -> str:
+    """A page whose blocks are run, and which shows what they print and draw."""
+    shell = "```sh\n\\1```\n\n```{code-cell}\n:tags: [remove-input]\n%%sh -e\n\\1```"
+    text = re.sub(r"^```sh\n(.*?)^```$", shell, tutorial, flags=re.MULTILINE | re.DOTALL)
+    title, _, rest = re.sub(r"^```python$", "```{code-cell}", text, flags=re.MULTILINE).partition("\n")
+    return f"{NOTEBOOK}{title}\n\n{BEFORE}{rest}"
+
+
+# --- Files of the repository --------------------------------------------------------------------------
+
+
+@cache
+def shown_files() -> frozenset[str]:
+    """Those with a page of their own; other files, rows and numbers, are handed out as they are."""
+    found = [*PACKAGE.rglob("*.py"), *(ROOT / "experiments").iterdir(), ROOT / "LICENSE", ROOT / "CITATION.cff"]
+    return frozenset(path.relative_to(ROOT).as_posix() for path in found if path.is_file())
+
+
+class LinksToFiles(SphinxTransform):
+    """Before Sphinx makes a download of each."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        here = self.app.builder.get_target_uri(self.env.docname)
+        for link in list(self.document.findall(addnodes.download_reference)):
+            file, _path = self.env.relfn2path(link["reftarget"], self.env.docname)
+            if file in shown_files():
+                uri = relative_uri(here, f"source/{file}.html")
+                link.replace_self(nodes.reference("", "", *link.children, refuri=uri, internal=True))
+
+
+class ShortTypes(SphinxTransform):
+    """`jax.Array` is what jaxtyping's types show as `jaxlib._jax.Array`."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        for signature in self.document.findall(addnodes.desc_signature):
+            for text in list(signature.findall(nodes.Text)):
+                text.parent.replace(text, nodes.Text(text.astext().replace("jaxlib._jax.", "")))
+
+
+def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    formatter = HtmlFormatter(linenos="inline", anchorlinenos=True, lineanchors="line", wrapcode=True)
+    for file in sorted(shown_files()):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        try:
+            lexer = get_lexer_for_filename(file)
+        except ClassNotFound:
+            lexer = TextLexer()
+        body = f"<h1>{file}</h1>\n{highlight(text, lexer, formatter)}"
+        yield f"source/{file}", {"title": file, "body": body}, "page.html"
+
+
+def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
+    """Where "[source]" beside a name leads: pages of docs/api lie two folders deep."""
+    if not info["module"]:  # a value that stands there by its name alone
+        return None
+    found: Any = import_module(info["module"])
+    for name in info["fullname"].split("."):
+        found = inspect.getattr_static(found, name, None)
+    found = inspect.unwrap(getattr(found, "fget", None) or getattr(found, "__func__", found))
+    try:
+        file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
+    except TypeError:  # a constant or a field
+        return None
+    if file is None or not Path(file).is_relative_to(PACKAGE):
+        return None
+    return f"../../source/{Path(file).relative_to(ROOT).as_posix()}.html#line-{line}"
+
+
+# --- Docstrings ---------------------------------------------------------------------------------------
+
+
+def docstrings(page: str) -> str:
+    page = re.sub(r"^<!-- names of: (.*) -->$", lambda m: names_of(set(m[1].split())), page, flags=re.MULTILINE)
+    return re.sub(r"^<!-- module: (.*) -->$", lambda m: module(m[1]), page, flags=re.MULTILINE)
+
+
+@cache
+def defined_in() -> dict[str, str]:
+    """The module that each public name comes from."""
+    lines = ast.parse((PACKAGE / "public.py").read_text()).body
+    imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
+    return {alias.name: str(line.module) for line in imports for alias in line.names}
+
+
+def names_of(rooms: set[str]) -> str:
+    """The public names that these rooms of the package define, as a user imports them."""
+    own = [name for name, where in defined_in().items() if where.split(".")[1] in rooms]
+    return "\n".join(documented("diamond_attention", name, defined_in()[name]) for name in own)
+
+
+def module(name: str) -> str:
+    """What a module names itself, or else all that is defined there and is no public name."""
+    loaded = import_module(name)
+    own = [each for each, found in vars(loaded).items() if getattr(found, "__module__", "").startswith(name)]
+    names = getattr(loaded, "__all__", [each for each in own if each[0] != "_" and each not in defined_in()])
+    return "\n".join(documented(name, each, name) for each in names if each in own)
+
+
+def documented(where: str, name: str, defined: str) -> str:
+    found = getattr(import_module(where), name)
+    if inspect.isclass(found):
+        lines = [f".. autoclass:: {where}.{name}", "   :members:", "   :undoc-members:"]
+    elif callable(found):
+        lines = [f".. autofunction:: {where}.{name}"]
+    else:  # its docstring stands below it where it is defined, which nobody can ask the value for
+        said = ModuleAnalyzer.for_module(defined).find_attr_docs().get(("", name), [])
+        lines = [f".. py:data:: {where}.{name}", "", *(f"   {line}" for line in said)]
+    return "\n".join(["```{eval-rst}", *lines, "```", ""])
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("source-read", rewrite)
+    app.connect("html-collect-pages", source_pages)
+    app.add_transform(LinksToFiles)
+    app.add_transform(ShortTypes)
+    app.config.linkcode_resolve = linkcode_resolve
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
