@@ -259,6 +259,14 @@ def test_commands_in_the_docs_parse(page, capsys):
             command_line.parse_with_variations(getattr(command_line, options), words[1:], words[0])
 
 
+def test_the_front_page_of_the_site_lists_every_page():
+    """The sidebar is made of its lists; `make test-site` looks at the site itself."""
+    docs = ROOT / "docs"
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", (docs / "index.md").read_text(), re.MULTILINE)
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
+    assert pages - {"index.md"} <= set(listed)
+
+
 def test_links_between_pages_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
