@@ -29,18 +29,16 @@ class Field:
         self._state = self.world.reset(begin_key, self._size)
         if not hasattr(self._state, "agent_present"):
             raise UserError(f"the world {world.name} does not say who is there, so nobody can join or leave it.")
-        self._advance = jax.jit(partial(_advance, self.world))
-        self._look = jax.jit(partial(_look, self.world))
         self._none = np.asarray(no_actions(self.world))
         # Compiled before the first step, which must not be late.
-        jax.block_until_ready(self._advance(self._state, self.present, self._none, begin_key))
+        jax.block_until_ready(_advance(self.world, self._state, self.present, self._none, begin_key))
         self._total, self._ended = 0.0, 0
         self._measures: dict[str, float] = {}
         self._reached: list[bool] = []
 
     def senses(self) -> dict[int, Senses]:
         """Of everybody who is there."""
-        own, tasks, open_ = map(np.asarray, self._look(self._state, self.present))
+        own, tasks, open_ = map(np.asarray, _look(self.world, self._state, self.present))
         there = tasks[open_].tolist()
         return {number: Senses(own[number].tolist(), there) for number in np.flatnonzero(self.present).tolist()}
 
@@ -50,7 +48,7 @@ class Field:
         for number, action in actions.items():
             chosen[number] = action
         key = jax.random.fold_in(self._key, self.step)
-        self._state, reward, over, measures = self._advance(self._state, self.present, chosen, key)
+        self._state, reward, over, measures = _advance(self.world, self._state, self.present, chosen, key)
         self._keep(float(reward), {name: float(value) for name, value in measures.items()})
         self.step += 1
         if bool(over):
@@ -85,11 +83,13 @@ class Field:
         return told
 
 
+@partial(jax.jit, static_argnums=0)
 def _advance(world: World, state: Any, present: Any, actions: Any, key: Any) -> tuple:
     after = world.step(state._replace(agent_present=present), actions, key)
     return after.state, after.reward, after.terminated, after.measures
 
 
+@partial(jax.jit, static_argnums=0)
 def _look(world: World, state: Any, present: Any) -> tuple:
     seen = world.team_view(state._replace(agent_present=present))
     return seen.agents, seen.tasks, seen.task_present
