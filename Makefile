@@ -20,7 +20,11 @@ TORCH_BIN := $(TORCH_VENV)/bin
 SITE_VENV := .venv-site
 SITE_BIN := $(SITE_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site lint clean
+# And what drives a browser; node and Chromium are the system's.
+WEB_VENV := .venv-web
+WEB_BIN := $(WEB_VENV)/bin
+
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-web lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -60,6 +64,12 @@ test-extras: $(EXTRAS_VENV)/.installed
 test-torch: $(TORCH_VENV)/.installed
 	$(TORCH_BIN)/python -c 'import benchmarl, torchrl, vmas'
 	$(TORCH_BIN)/python -m pytest tests/pytorch -n auto --maxprocesses 4 --dist loadfile
+# The live page and the page for runs: their arithmetic under node, their controls in Chromium.
+test-web: $(WEB_VENV)/.installed
+	@for program in node chromium; do command -v $$program >/dev/null || \
+	  { echo "$$program is missing; on Debian: apt-get install nodejs chromium" >&2; exit 2; }; done
+	$(WEB_BIN)/python -c 'import playwright'
+	$(WEB_BIN)/python -m pytest tests/web
 
 # Open build/site/index.html. A warning is an error: a link to nowhere, a page in no list, a block that fails.
 site: $(SITE_VENV)/.installed
@@ -73,7 +83,7 @@ lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python $(SITE_VENV)/bin/python:
+$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python $(SITE_VENV)/bin/python $(WEB_VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(@D)/..
@@ -103,10 +113,15 @@ $(TORCH_VENV)/.installed: $(TORCH_VENV)/bin/python pyproject.toml constraints.tx
 	  --editable '.[test,benchmarl]'
 	@touch $@
 
+$(WEB_VENV)/.installed: $(WEB_VENV)/bin/python pyproject.toml constraints.txt
+	$(WEB_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[test,browser]'
+	@touch $@
+
 $(SITE_VENV)/.installed: $(SITE_VENV)/bin/python pyproject.toml constraints.txt
 	$(SITE_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  --editable '.[site]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) $(SITE_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) $(SITE_VENV) $(WEB_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

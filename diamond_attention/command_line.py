@@ -6,6 +6,7 @@
     diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
     diamond theory            diamond reproduce NAME     diamond sweep PRESET…
     diamond agent POLICY      diamond fleet POLICY
+    diamond web
 
 A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`. `--help` after a
 command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
@@ -38,6 +39,7 @@ from diamond_attention.command_options import (
     TableOptions,
     TheoryOptions,
     WatchOptions,
+    WebOptions,
 )
 from diamond_attention.command_words import (
     known,
@@ -366,6 +368,15 @@ def fleet_command(arguments: Sequence[str]) -> int:
     return fleet(options)
 
 
+def web_command(arguments: Sequence[str]) -> int:
+    from diamond_attention.web.live_page import live_answers
+    from diamond_attention.web.server import serve
+
+    options = parse_options(WebOptions, arguments, "web")
+    serve(live_answers, options.port, lambda address: print(f"{address} (Ctrl-C ends it)", flush=True))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train_command,
     "resume": resume_command,
@@ -384,6 +395,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "fleet": fleet_command,
     "demo": demo_command,
     "smaclite-replay": smaclite_replay_command,
+    "web": web_command,
 }
 
 

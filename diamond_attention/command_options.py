@@ -225,6 +225,14 @@ class WatchOptions:
 
 
 @dataclass(frozen=True)
+class WebOptions:
+    """Serve the live page, to play with trained policies in a browser. Ctrl-C ends it."""
+
+    port: Annotated[int, Between(0, 65_535)] = 8717
+    """Where it listens, to this machine alone; 0 takes any port that is free."""
+
+
+@dataclass(frozen=True)
 class ExportOptions:
     """Copy the policy alone into a new folder: a tenth of the bytes, and every command that plays one takes it."""
 

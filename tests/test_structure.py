@@ -55,6 +55,7 @@ ROOMS = [
     "jobs",
     "sweep",
     "reproduce",
+    "web",
     "command_line",
     "__main__",
 ]

@@ -31,6 +31,7 @@ def test_the_wheel_holds_the_policies_the_anchors_and_every_module(tmp_path):
     held = set(zipfile.ZipFile(wheel).namelist())
     assert "diamond_attention/reports/anchors.csv" in held
     assert "diamond_attention/shipped/spread/policy.safetensors" in held
+    assert "diamond_attention/web/live/index.html" in held
     assert package <= held
     # A package index has none of the repository's files: the page must do without pictures and links into it.
     (metadata,) = (name for name in held if name.endswith("/METADATA"))

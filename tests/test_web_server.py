@@ -1,0 +1,155 @@
+"""`diamond web` answers this machine alone, with what it serves and nothing else."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from diamond_attention.command_line import run_command
+from diamond_attention.errors import UserError
+from diamond_attention.web.live_page import LIVE_POLICIES, live_answers, live_files
+from diamond_attention.web.server import HOST, RefusedError, Server
+
+
+@contextmanager
+def serving(answers):
+    with Server(answers, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def asked(port, address, host=None, method="GET"):
+    """Status, headers and body; the address goes out as it is, not tidied up."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=20)
+    connection.putrequest(method, address, skip_host=True)
+    for name in [f"{HOST}:{port}"] if host is None else [host] if isinstance(host, str) else host:
+        connection.putheader("Host", name)
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, answer.headers, body
+
+
+@pytest.fixture(scope="module")
+def live():
+    with serving(live_answers) as port:
+        yield port
+
+
+def test_every_file_of_the_page_is_served_with_its_type(live):
+    for name, file in live_files():
+        status, headers, body = asked(live, f"/{name}")
+        assert (status, body) == (200, file.read_bytes()), name
+        if name.endswith(".js"):
+            assert headers["Content-Type"].startswith("text/javascript")  # else a browser refuses modules
+    assert asked(live, "/")[2] == asked(live, "/index.html?x=1")[2]
+    assert asked(live, "/", method="HEAD")[2] == b""
+    assert {"xor-commitments", "spread"} <= set(LIVE_POLICIES)
+
+
+def test_the_page_names_no_other_site_and_only_files_that_are_there():
+    served = dict(live_files())
+    for name, file in served.items():
+        if not name.endswith((".html", ".js", ".css")):
+            continue
+        text = file.read_text()
+        assert not re.search(r"https?://(?!www\.w3\.org)", text), name
+        for other in re.findall(r'(?:from "|src="|href=")(?:\./)?([\w.]+)"', text):
+            assert other in served, f"{name} wants {other}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/../pyproject.toml",
+        "/..%2f..%2fpyproject.toml",
+        "/%2e%2e/server.py",
+        "//etc/passwd",
+        "/policies/../../server.py",
+        "/policies/spread/../../shipped/spread/policy.json",
+        "/main.js%00.html",
+        "/live_page.py",
+        "/policies",
+        "/" + "a" * 5000,
+    ],
+)
+def test_nothing_else_is_served(live, address):
+    status, _, body = asked(live, address)
+    assert (status, body) == (404, b"there is nothing at this address.")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1:1", "", "127.0.0.1.evil.example:{port}", "[::1]:{port}"],
+)
+def test_who_names_another_host_is_refused(live, host):
+    """So that a page elsewhere, whose name leads here, reads nothing."""
+    assert asked(live, "/", host.format(port=live))[0] == 403
+
+
+def test_one_host_is_named_and_it_is_this_machine(live):
+    assert asked(live, "/", f"localhost:{live}")[0] == 200
+    assert asked(live, "/", f"LOCALHOST:{live}")[0] == 200
+    assert asked(live, "/", [f"localhost:{live}", "evil.example"])[0] == 403
+    assert asked(live, "/", [])[0] == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_changed(live, method):
+    assert asked(live, "/", method=method)[0] == 501
+
+
+def test_what_can_be_put_right_is_said_and_what_is_not_there_is_not_there():
+    def answers(address):
+        raise UserError("put it right.") if address == "wrong" else RefusedError
+
+    with serving(answers) as port:
+        assert asked(port, "/wrong")[::2] == (409, b"put it right.")
+        assert asked(port, "/else")[0] == 404
+
+
+def test_a_port_in_use_is_one_sentence(capsys):
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert run_command(["web", "--port", str(port)]) == 2
+    assert capsys.readouterr().err == (
+        f"diamond: --port is {port}, which is in use; name another, or 0 for any that is free.\n"
+    )
+
+
+def test_it_listens_to_this_machine_alone(live):
+    with pytest.raises(ConnectionRefusedError):  # another address of this machine, as others would reach it
+        socket.create_connection(("127.0.0.2", live), timeout=5)
+
+
+def test_the_command_says_its_address_and_ends_with_ctrl_c():
+    words = [sys.executable, "-m", "diamond_attention", "web", "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        said = process.stdout.readline()
+        port = int(re.match(r"http://127\.0\.0\.1:(\d+)/", said)[1])
+        assert b"<title>Diamond Attention" in asked(port, "/")[2]
+        # Somebody who keeps a connection open does not keep it alive.
+        with socket.create_connection((HOST, port)):
+            time.sleep(0.1)
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
