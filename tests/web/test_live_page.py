@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+from watching import wait_for
 
 from diamond_attention.runs.bundle_format import SHIPPED
 from diamond_attention.web.live_page import LIVE_POLICIES, live_answers
@@ -24,7 +25,7 @@ def play(live, opened):
 
     def begin(words="", **options):
         page = opened(f"{live}#{words}", **options)
-        page.wait_for_function("live.game.shown !== null")
+        wait_for(page, "live.game.shown !== null")
         return page
 
     return begin
@@ -35,7 +36,7 @@ def ask(page, expression):
 
 
 def until(page, expression):
-    page.wait_for_function(f"(() => {{ const {{ game, state, picture }} = live; return {expression}; }})()")
+    wait_for(page, f"(() => {{ const {{ game, state, picture }} = live; return {expression}; }})()")
 
 
 def on_canvas(page, x, y):
@@ -92,7 +93,7 @@ def test_lost_packets_are_lost_and_show(play):
     until(page, "game.shown !== null")
     heard = ask(page, "game.shown.flatMap((thought) => thought.heard).filter(Boolean).length")
     assert 16 + 0.3 * 240 < heard < 16 + 0.7 * 240
-    page.wait_for_function("document.querySelector('#seenWords').textContent.includes('did not hear')")
+    wait_for(page, "document.querySelector('#seenWords').textContent.includes('did not hear')")
     assert "not heard" in page.locator("#agents").inner_text()
 
 
@@ -105,7 +106,7 @@ def test_the_mask_hides_lower_numbers_and_the_page_says_so(play):
         hidden = ask(page, f"game.shown[{agent}].hidden")
         assert hidden == [number < numbers[agent] for number in numbers]
         names = [chr(65 + i) for i, each in enumerate(hidden) if each]
-        page.wait_for_function(f"document.querySelector('#seenTitle').textContent === 'What {chr(65 + agent)} sees'")
+        wait_for(page, f"document.querySelector('#seenTitle').textContent === 'What {chr(65 + agent)} sees'")
         words = page.locator("#seenWords").inner_text()
         assert all(name in words.split("It hides")[1] for name in names) if names else "It sees everybody" in words
         # A hidden peer's column is empty, and a row sums to one.
@@ -243,7 +244,7 @@ def test_the_state_is_in_the_address_and_comes_back_from_it(play, live, opened):
     kept = ("world", "agents", "tasks", "policy", "lost", "same", "start", "seed", "select", "paused")
     for name in kept:
         assert ask(again, f"state.{name}") == ask(page, f"state.{name}"), name
-    again.wait_for_function("live.game.shown !== null")
+    wait_for(again, "live.game.shown !== null")
     assert ask(again, "game.agents.length") == 7
     # The same seed begins alike.
     third = opened(address)
@@ -267,10 +268,9 @@ def test_everything_to_try_can_be_tried(play):
         link = page.locator("#tries a").nth(item)
         wanted = link.get_attribute("href")
         link.click()
-        until(page, "game.options.policy !== null && game.shown !== null")
         for name, value in (part.split("=") for part in wanted.lstrip("#").split("&")):
-            shown = ask(page, f"state.{name}")
-            assert str(int(shown) if isinstance(shown, bool) else shown) == value
+            until(page, f"String(Number(state.{name} === true) || state.{name}) === '{value}'")
+        until(page, "game.options.policy !== null && game.shown !== null")
     assert page.locator("#trouble").is_hidden()
     assert page.complaints == []
 
@@ -292,7 +292,7 @@ def test_frames_are_computed_in_time_at_eight_agents(play):
     found = []
     for _ in range(3):
         page.evaluate("live.frames.length = 0")
-        page.wait_for_function("live.frames.length >= 150")
+        wait_for(page, "live.frames.length >= 150")
         found.append(page.evaluate("[...live.frames].sort((a, b) => a - b)[Math.floor(0.95 * live.frames.length)]"))
         if found[-1] <= 16:
             break
@@ -393,5 +393,5 @@ def test_a_policy_of_ones_own_is_played_and_one_for_another_world_is_not(play):
     page.wait_for_selector("#trouble:not([hidden])")
     assert "was not trained for Simple Spread" in page.locator("#trouble").inner_text()
     page.locator("#own").set_input_files([str(SHIPPED / "spread" / "policy.json")])
-    page.wait_for_function("document.querySelector('#trouble').textContent.includes('both files')")
+    wait_for(page, "document.querySelector('#trouble').textContent.includes('both files')")
     assert ask(page, "game.options.policy.mask") == "floor"  # what played goes on
