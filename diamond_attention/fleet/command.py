@@ -4,11 +4,12 @@ import json
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from diamond_attention.errors import UserError
+from diamond_attention.errors import UserError, shown
 from diamond_attention.fleet.crew import Crew, Orders, Processes, Simulated, check_policy
 from diamond_attention.fleet.field import Field
 from diamond_attention.fleet.play import play
@@ -60,6 +61,8 @@ class FleetOptions:
     """Steps a second, by the clock of every process; by default all wait for all."""
     point_to_point: bool = False
     """A packet for each peer instead of one multicast."""
+    transport: Path | None = None
+    """Or a file of your own with send(datagram) and receive(seconds), such as the one for MQTT in docs/fleet.md."""
     simulated: bool = False
     """No processes and no network: the same robots in this process, their packets handed over."""
     seed: Annotated[int, SEED] = 0
@@ -104,14 +107,20 @@ def crew_of(options: FleetOptions) -> Crew:
     faults = Faults(options.loss, options.delay, options.seed)
     orders = Orders(options.policy, faults, options.patience, options.seed)
     if not options.simulated:
-        return Processes(orders, ways(options.agents + len(options.join), options.point_to_point), options.rate)
-    if options.rate is not None or options.point_to_point:
-        raise UserError("--simulated has neither --rate nor --point-to-point; leave them out.")
+        return Processes(orders, ways(options), options.rate)
+    if options.rate is not None or options.point_to_point or options.transport is not None:
+        raise UserError("--simulated has neither --rate nor --point-to-point nor --transport; leave them out.")
     return Simulated(orders)
 
 
-def ways(agents: int, point_to_point: bool) -> Callable[[int], list[str]]:
+def ways(options: FleetOptions) -> Callable[[int], list[str]]:
     """How each agent reaches its peers on this machine."""
+    agents, point_to_point, file = options.agents + len(options.join), options.point_to_point, options.transport
+    if file is not None:
+        if point_to_point or not file.is_file():
+            wrong = "--point-to-point says another" if point_to_point else "there is no such file"
+            raise UserError(f"--transport is {shown(str(file))}, and {wrong}; name one way to reach the peers.")
+        return lambda number: ["--transport", str(file)]
     # All are open at once, so that they differ.
     opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(agents if point_to_point else 1)]
     for each in opened:
