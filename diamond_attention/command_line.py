@@ -86,9 +86,10 @@ def train_command(arguments: Sequence[str]) -> int:
     preset, rest = preset_name("train", arguments)
     options = parse_train(preset, rest)
     seeds = parse_seeds(options.seeds)
-    check_trackers(options.track)
     devices = devices_asked(options.devices)
     group = group_asked(options)
+    if not options.process:  # of several processes only the first is followed
+        check_trackers(options.track)
     if group is not None and not is_watched():
         return watch(group)
     _choose_device(options.device, options.quiet, group)
@@ -114,9 +115,10 @@ def train_command(arguments: Sequence[str]) -> int:
 
 def resume_command(arguments: Sequence[str]) -> int:
     options = parse_options(ResumeOptions, arguments, "resume")
-    check_trackers(options.track)
     devices = devices_asked(options.devices)
     group = group_asked(options)
+    if not options.process:
+        check_trackers(options.track)
     if group is not None and not is_watched():
         return watch(group)
     if group is None:  # of several processes only the first needs the folder

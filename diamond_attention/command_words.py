@@ -33,7 +33,7 @@ def without_extensions(arguments: Sequence[str]) -> list[str]:
             continue
         file = value if equals else next(words, None)
         if not file:
-            raise UserError("--with needs a Python file that registers a world, a policy, a method or a preset.")
+            raise UserError("--with needs a Python file that registers something, such as a world.")
         load_extension(Path(file))
     return rest
 

@@ -95,12 +95,12 @@ def join(group: ProcessGroup) -> None:
             shutdown_timeout_seconds=FAREWELL,
         )
         jax.devices()  # the processes tell each other what they have
-    except (RuntimeError, ValueError) as error:  # JaxRuntimeError is one
-        if group.address is None:
-            raise UserError(
-                "--coordinator is auto, and JAX finds no SLURM, Open MPI or Kubernetes that started this process; "
-                "name HOST:PORT, --processes and --process."
-            ) from None
+    except ValueError:  # of an address and a number that JAX was to find out
+        raise UserError(
+            "--coordinator is auto, and JAX finds no SLURM, Open MPI or Kubernetes that started this process; name "
+            "HOST:PORT, --processes and --process."
+        ) from None
+    except RuntimeError as error:  # JaxRuntimeError is one
         raise UserError(f"{_cannot_meet(group)} ({' '.join(str(error).split())[:80]}).") from None
     if is_watched():
         os.write(1, JOINED)
@@ -109,7 +109,8 @@ def join(group: ProcessGroup) -> None:
 def _cannot_meet(group: ProcessGroup) -> str:
     return (
         f"--coordinator is {group.address or 'auto'}, and the {group.processes or 'other'} processes did not meet "
-        f"there within --wait {group.wait} s; start all of them, and see that the address can be reached"
+        f"there within --wait {group.wait} s; start all of them, and see that the address can be reached, and that "
+        "nobody else has its port"
     )
 
 

@@ -334,6 +334,7 @@ def success(group: Path, own: list[str], capsys, *words: str) -> float:
     return line["mean"]
 
 
+@pytest.mark.long
 def test_the_world_with_ppo_and_diamond_attention(own, tmp_path, capsys):
     group = tmp_path / "beacons"
     assert run_command(["train", "beacons", own[0], "--policy.width=8", *TINY_PPO, f"--out={group}", "--quiet"]) == 0
@@ -343,6 +344,7 @@ def test_the_world_with_ppo_and_diamond_attention(own, tmp_path, capsys):
     assert (tmp_path / "figures" / "attention_snapshots.png").exists()
 
 
+@pytest.mark.long
 def test_the_policy_with_ppo_on_xor(own, tmp_path, capsys):
     group = tmp_path / "linear"
     words = ["--policy.kind=linear", "--ppo.envs=64", f"--out={group}", "--total-steps=2560", "--quiet"]
@@ -352,6 +354,7 @@ def test_the_policy_with_ppo_on_xor(own, tmp_path, capsys):
     assert success(group, own[:2], capsys, "--sampled") == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.long
 def test_a_policy_that_decides_in_turn_solves_xor(own, tmp_path, capsys):
     """What `PerAgentPolicy` cannot express: the second agent hears what the first has chosen."""
     group = tmp_path / "in-turn"

@@ -75,7 +75,6 @@ def train(
     what is finished there is left as it is. `track` names what follows them besides TensorBoard: `TRACKERS` of
     runs/trackers/registry.py.
     """
-    check_trackers(track)
     if go_on and overwrite:
         raise UserError("--resume and --overwrite contradict each other; leave one of them out.")
     check_seeds(seeds, f"seeds is {shown(seeds)}")
@@ -85,6 +84,7 @@ def train(
         _follow(used, settings)
         return []
     with leading():
+        check_trackers(track)
         check_training_fits(settings, seeds[: parts_of(len(seeds), used)[0].seeds] if used else seeds)
         folder, started_from = Path(out), None if from_run is None else str(from_run)
         how = _How(used, track, progress or Quiet())
@@ -137,13 +137,13 @@ def resume(
     progress: Progress | None = None,
 ) -> list[Run]:
     """Continues a group from the newest checkpoint that all of its seeds have; on any number of devices."""
-    check_trackers(track)
     used = choose_devices(devices)
     check_agreement({"--devices": devices})
     if not leads():
         _follow(used, None, world)
         return []
     with leading():
+        check_trackers(track)
         return _resume(Path(path), world, _How(used, track, progress or Quiet()))
 
 
