@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 VMAS_VENV := .venv-vmas
 VMAS_BIN := $(VMAS_VENV)/bin
 
-# So do Ray and Weights & Biases, which bring many packages.
+# So do Ray, Weights & Biases and JaxMARL, which bring many packages.
 EXTRAS_VENV := .venv-extras
 EXTRAS_BIN := $(EXTRAS_VENV)/bin
 
@@ -57,8 +57,8 @@ test-vmas: $(VMAS_VENV)/.installed
 
 # The first line fails where one of them cannot be imported; pytest would only leave the tests out.
 test-extras: $(EXTRAS_VENV)/.installed
-	$(EXTRAS_BIN)/python -c 'import ray, wandb'
-	$(EXTRAS_BIN)/python -m pytest tests/extras
+	$(EXTRAS_BIN)/python -c 'import ray, wandb, jaxmarl'
+	$(EXTRAS_BIN)/python -m pytest tests/extras tests/adapters/test_jaxmarl.py tests/adapters/test_other_frameworks_page.py
 
 # The first line fails where one of them cannot be imported; pytest would only leave the tests out.
 test-torch: $(TORCH_VENV)/.installed
@@ -104,7 +104,7 @@ $(VMAS_VENV)/.installed: $(VMAS_VENV)/bin/python pyproject.toml constraints.txt
 
 $(EXTRAS_VENV)/.installed: $(EXTRAS_VENV)/bin/python pyproject.toml constraints.txt
 	$(EXTRAS_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[test,ray,wandb]'
+	  --editable '.[test,ray,wandb,jaxmarl]'
 	@touch $@
 
 # torchvision, which BenchMARL asks for, is pinned with torch, else pip replaces both by builds for CUDA.

@@ -16,7 +16,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_examples_run_and_print(number, tmp_path):
     if "jaxmarl" in EXAMPLES[number] and importlib.util.find_spec("jaxmarl") is None:
-        pytest.skip("JaxMARL is not installed; make test-jaxmarl runs this")
+        pytest.skip("JaxMARL is not installed; make test-extras runs this")
     done = subprocess.run(
         [sys.executable, "-c", EXAMPLES[number]], cwd=tmp_path, capture_output=True, text=True, timeout=250
     )
