@@ -6,7 +6,7 @@
     diamond export RUN        diamond watch RUN          diamond smaclite-replay TRACE.npz…
     diamond theory            diamond reproduce NAME     diamond sweep PRESET…
     diamond agent POLICY      diamond fleet POLICY
-    diamond web
+    diamond web [RUNS]
 
 A RUN is a folder, or the name of a policy that ships with the package: `diamond watch spread`. `--help` after a
 command lists its options. `--with FILE.py`, anywhere, first runs a file that registers worlds, policies, methods or
@@ -372,10 +372,15 @@ def fleet_command(arguments: Sequence[str]) -> int:
 
 def web_command(arguments: Sequence[str]) -> int:
     from diamond_attention.web.live_page import live_answers
-    from diamond_attention.web.server import serve
+    from diamond_attention.web.server import Answers, serve
 
     options = parse_options(WebOptions, arguments, "web")
-    serve(live_answers, options.port, lambda address: print(f"{address} (Ctrl-C ends it)", flush=True))
+    answers: Answers = live_answers
+    if options.runs is not None:
+        from diamond_attention.web.runs_page import runs_answers
+
+        answers = runs_answers(options.runs)
+    serve(answers, options.port, lambda address: print(f"{address} (Ctrl-C ends it)", flush=True))
     return 0
 
 

@@ -226,8 +226,10 @@ class WatchOptions:
 
 @dataclass(frozen=True)
 class WebOptions:
-    """Serve the live page, to play with trained policies in a browser. Ctrl-C ends it."""
+    """Serve a page for a browser: teams to play with or, where a folder is named, its runs. Ctrl-C ends it."""
 
+    runs: tyro.conf.Positional[Path | None] = None
+    """A folder of runs: learning curves, tables and films, also while training goes on; nothing is written."""
     port: Annotated[int, Between(0, 65_535)] = 8717
     """Where it listens, to this machine alone; 0 takes any port that is free."""
 

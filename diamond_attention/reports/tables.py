@@ -260,7 +260,7 @@ def _overrides(preset: str, settings: Settings, started_from: str | None) -> str
 
 def print_table(lines: Sequence[Line]) -> None:
     """Prints a table for each measure: never cut, so on a narrow terminal its lines wrap as the terminal does."""
-    for part in _by_world(lines):
+    for part in by_world(lines):
         print_whole(as_rich(part))
 
 
@@ -289,7 +289,7 @@ def as_rich(lines: Sequence[Line]) -> Table:
 def as_markdown(lines: Sequence[Line]) -> str:
     """The same tables, each under the same sentences."""
     parts = []
-    for part in _by_world(lines):
+    for part in by_world(lines):
         parts += [*explanations(part), markdown_table(headings(part), text_rows(part))]
     return "\n\n".join(parts)
 
@@ -305,7 +305,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     return "\n".join("| " + " | ".join(row) + " |" for row in [headings, ["---"] * len(headings), *rows])
 
 
-def _by_world(lines: Sequence[Line]) -> list[list[Line]]:
+def by_world(lines: Sequence[Line]) -> list[list[Line]]:
     """Lines that can stand in one table: those of one world, whose measures it prints."""
     parts: dict[str, list[Line]] = defaultdict(list)
     for line in lines:

@@ -1,0 +1,284 @@
+"""`diamond web RUNS`: what it says of a folder of runs, whole, half-written or broken; what it never hands out."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from test_web_server import asked, serving
+
+from diamond_attention.command_line import run_command
+from diamond_attention.evaluation.evaluate import evaluate
+from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs.group import exclusive
+from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.train import train
+from diamond_attention.web.runs_folder import POINTS, _binned
+from diamond_attention.web.runs_page import runs_answers
+
+TINY = Settings(policy=DiamondSettings(width=8), ppo=PpoSettings(envs=8, steps=2, batch=16), total_steps=64)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("web") / "runs"
+    for run in train(TINY, [0, 1], folder / "xor", preset="xor"):
+        evaluate(run, episodes=8, play=["greedy"])
+    return folder
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "runs")
+
+
+@contextmanager
+def page_of(folder):
+    with serving(runs_answers(folder)) as port:
+        yield lambda address: asked(port, f"/{address}")
+
+
+def read(ask, address):
+    status, _, body = ask(address)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def by_path(overview):
+    return {run["path"]: run for run in overview["runs"]}
+
+
+def everything_in(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_what_it_says_is_what_the_files_say_and_nothing_is_written(runs):
+    before = everything_in(runs)
+    with page_of(runs) as ask:
+        seen = read(ask, "overview")
+        curves = read(ask, "curves/")
+        scores = read(ask, "scores")
+    assert everything_in(runs) == before
+    assert set(by_path(seen)) == {"xor/seed_0", "xor/seed_1"}
+    for run in seen["runs"]:
+        assert (run["state"], run["step"], run["steps"], run["sentence"]) == ("finished", 64, 64, "")
+        assert (run["world"], run["policy"]) == ("XOR", "rank mask")
+    assert {"return", "success", "entropy"} <= set(seen["columns"])
+    rows = (runs / "xor/seed_1/metrics.csv").read_text().splitlines()
+    place = rows[0].split(",").index("success")
+    own = next(curve for curve in curves if curve["path"] == "xor/seed_1")
+    assert own["points"] == [[float(row.split(",")[1]), float(row.split(",")[place])] for row in rows[1:]]
+    assert own["panel"] == "XOR, 2x2: success"
+    [table] = scores["tables"]
+    assert table["world"] == "xor"
+    assert len(table["rows"]) == 1
+    assert scores["sentences"] == []
+
+
+def test_it_follows_a_training_that_goes_on(runs):
+    """A row is added, a lock is held, a run is finished: the next answer knows."""
+    member = runs / "xor" / "seed_0"
+    (member / "finished.json").unlink()
+    with page_of(runs) as ask:
+        interrupted = by_path(read(ask, "overview"))["xor/seed_0"]
+        assert interrupted["state"] == "interrupted"
+        assert interrupted["sentence"] == f"diamond resume {member} goes on."
+        with exclusive(runs / "xor"):
+            assert by_path(read(ask, "overview"))["xor/seed_0"]["state"] == "training"
+        last = (member / "metrics.csv").read_text().splitlines()[-1].split(",")
+        with (member / "metrics.csv").open("a") as file:
+            file.write(
+                ",".join([str(int(last[0]) + 1), "80", *last[2:]]) + "\n" + "6,9"
+            )  # and one that is being written
+        assert by_path(read(ask, "overview"))["xor/seed_0"]["step"] == 80
+        points = next(curve["points"] for curve in read(ask, "curves/entropy") if curve["path"] == "xor/seed_0")
+        assert points[-1] == [
+            80.0,
+            float(last[(member / "metrics.csv").read_text().split("\n")[0].split(",").index("entropy")]),
+        ]
+
+
+def test_an_empty_folder_is_answered_and_runs_that_come_are_seen(tmp_path, trained):
+    folder = tmp_path / "later"
+    folder.mkdir()
+    with page_of(folder) as ask:
+        assert read(ask, "overview") == {"folder": str(folder), "runs": [], "columns": [], "pictures": []}
+        assert read(ask, "curves/") == []
+        assert read(ask, "scores") == {"tables": [], "sentences": []}
+        shutil.copytree(trained / "xor", folder / "a" / "b")
+        assert set(by_path(read(ask, "overview"))) == {"a/b/seed_0", "a/b/seed_1"}
+    with page_of(folder / "a" / "b" / "seed_0") as ask:  # a single run
+        assert [run["path"] for run in read(ask, "overview")["runs"]] == ["."]
+
+
+def damage_settings(run):
+    (run / "settings.json").write_text("{")
+
+
+def newer_settings(run):
+    values = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps(values | {"format": 99}))
+
+
+def no_settings(run):
+    (run / "settings.json").unlink()
+
+
+def damage_metrics(run):
+    (run / "metrics.csv").write_text("update,step\n1,many\n")
+
+
+def link_out(run):
+    (run / "notes.txt").symlink_to("/etc/hostname")
+
+
+def damage_finished(run):
+    (run / "finished.json").write_text("[")
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (damage_settings, "settings.json"),
+        (newer_settings, "has format 99"),
+        (no_settings, "holds no settings.json: it is being made, or was cut off."),
+        (damage_metrics, "line 2 has 'many' in column step"),
+        (link_out, "notes.txt is a link"),
+        (damage_finished, "finished.json"),
+    ],
+)
+def test_a_broken_run_is_a_sentence_beside_those_that_are_whole(runs, damage, sentence):
+    damage(runs / "xor" / "seed_0")
+    with page_of(runs) as ask:
+        found = by_path(read(ask, "overview"))
+        assert found["xor/seed_0"]["state"] == "broken"
+        assert sentence in found["xor/seed_0"]["sentence"]
+        assert found["xor/seed_1"]["state"] == "finished"
+        assert "xor/seed_1" in {curve["path"] for curve in read(ask, "curves/success")}
+        assert len(read(ask, "scores")["tables"]) == 1
+
+
+def test_broken_rows_of_episodes_and_failed_runs_are_said(runs):
+    (runs / "xor/seed_0/episodes.csv").write_text("checkpoint,agents\nx\n")
+    (runs / "xor/seed_1/failed.json").write_text(json.dumps({"update": 3, "sentence": "the loss is no number."}))
+    with page_of(runs) as ask:
+        scores = read(ask, "scores")
+        assert scores["tables"] == []
+        assert "episodes.csv" in scores["sentences"][0]
+        failed = by_path(read(ask, "overview"))["xor/seed_1"]
+        assert (failed["state"], failed["sentence"]) == ("failed", "the loss is no number.")
+
+
+# --- What is handed out ---------------------------------------------------------------------------
+
+
+def test_pictures_are_served_and_nothing_else_by_any_way(runs, tmp_path):
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (runs / "film.gif").write_bytes(b"GIF89a")
+    (runs / "xor" / "curve.png").write_bytes(b"PNG")
+    (runs / "xor" / ".hidden.png").write_bytes(b"hidden")
+    (runs / "link.png").symlink_to(tmp_path / "secret.png")
+    (runs / "way").symlink_to(tmp_path)
+    os.mkfifo(runs / "pipe.png")
+    (runs / "folder.png").mkdir()
+    with page_of(runs) as ask:
+        assert set(read(ask, "overview")["pictures"]) == {"film.gif", "xor/curve.png"}
+        status, headers, body = ask("pictures/film.gif")
+        assert (status, headers["Content-Type"], body) == (200, "image/gif", b"GIF89a")
+        assert ask("pictures/xor/curve.png")[2] == b"PNG"
+        for address in (
+            "pictures/../secret.png",
+            "pictures/..%2fsecret.png",
+            "pictures/%2e%2e/secret.png",
+            "pictures/xor/../../secret.png",
+            f"pictures/{tmp_path}/secret.png",
+            f"pictures/{str(tmp_path).replace('/', '%2F')}%2Fsecret.png",
+            "pictures/way/secret.png",
+            "pictures/link.png",
+            "pictures/pipe.png",
+            "pictures/folder.png",
+            "pictures/xor/.hidden.png",
+            "pictures/nothing.png",
+            "pictures/film.gif%00.png",
+            "pictures/xor/seed_0/settings.json",
+            "pictures/",
+            "xor/seed_0/settings.json",
+            "../secret.png",
+            "training",
+        ):
+            assert ask(address)[0] == 404, address
+
+
+def test_links_to_folders_are_not_followed_to_runs(runs, tmp_path, trained):
+    shutil.copytree(trained, tmp_path / "elsewhere")
+    (runs / "others").symlink_to(tmp_path / "elsewhere")
+    with page_of(runs) as ask:
+        assert set(by_path(read(ask, "overview"))) == {"xor/seed_0", "xor/seed_1"}
+
+
+def test_the_live_page_is_there_too_and_every_part_of_the_page(runs):
+    with page_of(runs) as ask:
+        for address in (
+            "",
+            "training.js",
+            "training.css",
+            "style.css",
+            "icon.svg",
+            "live/index.html",
+            "live/main.js",
+        ):
+            assert ask(address)[0] == 200, address
+        assert b"Learning curves" in ask("")[2]
+
+
+def test_many_points_become_means_and_what_is_no_number_is_left_out():
+    assert _binned([]) == []
+    assert _binned([(1.0, 2.0), (2.0, float("nan")), (3.0, 4.0)]) == [[1.0, 2.0], [3.0, 4.0]]
+    points = _binned([(float(i), 2.0 * i) for i in range(1000)])
+    assert len(points) <= POINTS
+    assert points[0] == [2.0, 4.0]
+    assert all(value == 2 * step for step, value in points)
+
+
+@pytest.mark.parametrize("named", ["nowhere", "file.txt"])
+def test_what_is_no_folder_is_one_sentence(named, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("file.txt").write_text("")
+    assert run_command(["web", named]) == 2
+    assert capsys.readouterr().err == (
+        f"diamond: {named} is not a folder; name the one that holds your runs, such as runs.\n"
+    )
+
+
+def test_many_readers_at_once_get_whole_answers(runs):
+    with page_of(runs) as ask:
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append(read(ask, "overview")["runs"][0]["state"]))
+            for _ in range(12)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == ["finished"] * 12
+
+
+def test_the_command_serves_a_folder_until_ctrl_c(runs):
+    words = [sys.executable, "-m", "diamond_attention", "web", str(runs), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        port = int(process.stdout.readline().split(":")[2].split("/")[0])
+        assert len(json.loads(asked(port, "/overview")[2])["runs"]) == 2
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
