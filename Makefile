@@ -24,7 +24,7 @@ SITE_BIN := $(SITE_VENV)/bin
 WEB_VENV := .venv-web
 WEB_BIN := $(WEB_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-web lint clean
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-web test-fleet lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -70,6 +70,12 @@ test-web: $(WEB_VENV)/.installed
 	  { echo "$$program is missing; on Debian: apt-get install nodejs chromium" >&2; exit 2; }; done
 	$(WEB_BIN)/python -c 'import playwright'
 	$(WEB_BIN)/python -m pytest tests/web
+
+# Robots in network namespaces and over an MQTT broker, which `make test` leaves out where the system has none.
+test-fleet: $(VENV)/.installed-for-tests
+	@for program in ip mosquitto; do PATH=$$PATH:/usr/sbin:/sbin command -v $$program >/dev/null || \
+	  { echo "$$program is missing; on Debian: apt-get install iproute2 mosquitto" >&2; exit 2; }; done
+	$(BIN)/python -m pytest tests/test_robot_transports.py tests/test_fleet_page.py -rs
 
 # Open build/site/index.html. A warning is an error: a link to nowhere, a page in no list, a block that fails.
 site: $(SITE_VENV)/.installed

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import baseline_results
 import commitment_results
+import fleet_results
 import particle_results
 import result_rows
 import smaclite_results
@@ -27,6 +28,7 @@ KEEPERS = {"xor": xor_results, "spread": particle_results, "food": particle_resu
 TABLES: dict[str, result_rows.Table] = {
     **baseline_results.TABLES,
     **commitment_results.TABLES,
+    **fleet_results.TABLES,
     **xor_results.TABLES,
     **particle_results.TABLES,
     **smaclite_results.TABLES,

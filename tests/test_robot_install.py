@@ -87,3 +87,10 @@ def test_an_environment_without_jax_decides_as_this_one(wheel, tmp_path):
     np.testing.assert_allclose(action, Agent.load("spread-floor").decide(view), atol=1e-6)
     assert "is not part of the install for robots" in refused
     assert "jax" not in modules
+    help_ = subprocess.run([*python, "-m", "diamond_attention", "agent", "--help"], capture_output=True, timeout=60)
+    assert help_.returncode == 0, help_.stderr
+    other = subprocess.run([*python, "-m", "diamond_attention", "list"], capture_output=True, text=True, timeout=60)
+    assert (other.returncode, other.stderr) == (
+        1,
+        "diamond: this is the install for robots, which has `diamond agent` alone.\n",
+    )
