@@ -168,7 +168,8 @@ def test_however_a_fleet_ends_no_process_is_left(number):
             children = children_of(fleet.pid)
         assert len(children) == 2
         fleet.send_signal(number)
-        _, said = fleet.communicate(timeout=60)
+        told, said = fleet.communicate(timeout=60)
+        assert ("stopped after" in told) == (number == signal.SIGINT)  # what came of it until then
         assert "Traceback" not in said
         assert fleet.returncode in ((130,) if number == signal.SIGINT else (-number,))
         until = time.monotonic() + 20

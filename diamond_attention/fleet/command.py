@@ -1,6 +1,7 @@
 """`diamond fleet`: a world, a process for each robot, and a network as bad as you like."""
 
 import json
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def fleet(options: FleetOptions) -> int:
     finally:
         crew.close()
     print(json.dumps(found, indent=2) if options.json else summary(field.world, options, found))
-    return 0
+    return 128 + signal.SIGINT if found["stopped"] else 0
 
 
 def world_of(policy: str) -> World:
@@ -141,8 +142,9 @@ def ways(options: FleetOptions) -> Callable[[int], list[str]]:
 
 def summary(world: World, options: FleetOptions, found: dict[str, Any]) -> str:
     scoring, messages = world.scoring, found["messages"]
-    lines = [f"{scoring.name}: {found['score']:.{scoring.decimals}f}"]
-    if "covered" in found:
+    stopped = f", stopped after {found['steps']} steps" if found["stopped"] else ""
+    lines = [f"{scoring.name}: {found['score']:.{scoring.decimals}f}{stopped}"]
+    if "success" in found:
         lines.append(
             f"covered: {found['covered']:.3f} of the {world.task}s, over all steps; success: {found['success']:.2f}, "
             "the share of the last quarter's steps with as many covered as there are robots for"

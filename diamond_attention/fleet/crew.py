@@ -42,6 +42,11 @@ class Orders(NamedTuple):
 
 
 class Crew(Protocol):
+    joined: int
+    """How many have joined, the next one's number."""
+    late: int
+    """Steps of the world that came too late, where it goes by a clock."""
+
     def join(self, number: int) -> None: ...
 
     def kill(self, number: int) -> None: ...
@@ -70,8 +75,10 @@ class Simulated:
         self._seal = Seal(bytes(32), "simulated")
         self._robots: dict[int, Robot] = {}
         self._gone: Counter[str] = Counter()
+        self.joined = self.late = 0
 
     def join(self, number: int) -> None:
+        self.joined += 1
         agent = Agent.load(self._orders.policy, self._orders.seed * MOST_AGENTS + number)
         patience, faults = self._orders.patience, self._orders.faults
         self._robots[number] = self._make(agent, number, self._seal, epoch=1, patience=patience, faults=faults)
@@ -157,10 +164,10 @@ class Processes:
         self._children: dict[int, _Child] = {}
         self._gone: Counter[str] = Counter()
         self._due: float | None = None
-        self.late = 0
-        """Steps of the world that came too late, at a rate."""
+        self.joined = self.late = 0
 
     def join(self, number: int) -> None:
+        self.joined += 1
         orders = self._orders
         words = [orders.policy, "--number", number, *self._way(number), "--epoch", 1, "--seed", orders.seed]
         words += ["--patience", orders.patience, "--loss", orders.faults.loss, "--delay", orders.faults.delay]

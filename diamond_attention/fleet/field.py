@@ -31,7 +31,7 @@ class Field:
             raise UserError(f"the world {world.name} does not say who is there, so nobody can join or leave it.")
         self._none = np.asarray(no_actions(self.world))
         # Compiled before the first step, which must not be late.
-        jax.block_until_ready(_advance(self.world, self._state, self.present, self._none, begin_key))
+        jax.block_until_ready(_advance(self.world, self._state, self.present, self._none, self._key, 0))
         self._total, self._ended = 0.0, 0
         self._measures: dict[str, float] = {}
         self._reached: list[bool] = []
@@ -47,13 +47,13 @@ class Field:
         chosen = self._none.copy()
         for number, action in actions.items():
             chosen[number] = action
-        key = jax.random.fold_in(self._key, self.step)
-        self._state, reward, over, measures = _advance(self.world, self._state, self.present, chosen, key)
+        self._state, *told = _advance(self.world, self._state, self.present, chosen, self._key, self.step)
+        reward, over, measures = jax.device_get(told)
         self._keep(float(reward), {name: float(value) for name, value in measures.items()})
-        self.step += 1
-        if bool(over):
+        if over:
             self._ended += 1
-            self._state = self.world.reset(jax.random.fold_in(key, 1), self._size)
+            self._state = _begin_again(self.world, self._size, self._key, self.step)
+        self.step += 1
 
     def _keep(self, reward: float, measures: Mapping[str, float]) -> None:
         scoring, agents = self.world.scoring, int(self.present.sum())
@@ -84,9 +84,14 @@ class Field:
 
 
 @partial(jax.jit, static_argnums=0)
-def _advance(world: World, state: Any, present: Any, actions: Any, key: Any) -> tuple:
-    after = world.step(state._replace(agent_present=present), actions, key)
+def _advance(world: World, state: Any, present: Any, actions: Any, key: Any, step: Any) -> tuple:
+    after = world.step(state._replace(agent_present=present), actions, jax.random.fold_in(key, step))
     return after.state, after.reward, after.terminated, after.measures
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _begin_again(world: World, size: TeamSize, key: Any, step: Any) -> Any:
+    return world.reset(jax.random.fold_in(jax.random.fold_in(key, step), 1), size)
 
 
 @partial(jax.jit, static_argnums=0)

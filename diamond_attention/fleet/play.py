@@ -12,48 +12,62 @@ SETTLED = 100
 
 
 def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], progress: Progress) -> dict[str, Any]:
-    """Runs the field's steps; the summary. At a step in `join` the next agent comes, at one in `kill` the first of
-    those who are there is killed.
+    """Runs the field's steps, fewer after Ctrl-C or where nobody is left; the summary.
+
+    At a step in `join` the next agent comes, at one in `kill` the first of those who are there is killed.
     """
-    numbers = field.present.nonzero()[0].tolist()
-    waiting = [number for number in range(len(field.present)) if number not in numbers]
-    for number in numbers:
-        crew.join(number)
+    killed: list[int] = []
+    memory, stopped = 0.0, False
     progress.begin("fleet", field.steps, 0, "steps of the fleet")
-    memory, killed = [0.0, 0.0], []
-    for step in range(field.steps):
-        for _ in range(join.count(step)):
-            number = waiting.pop(0)
+    try:
+        for number in field.present.nonzero()[0].tolist():
             crew.join(number)
-            field.present[number] = True
-            progress.say(f"step {step}: agent {number} joins")
-        for _ in range(kill.count(step)):
-            there = field.present.nonzero()[0].tolist()
-            if there:
-                crew.kill(there[0])
-                killed.append(there[0])
-                field.present[there[0]] = False
-                progress.say(f"step {step}: agent {there[0]} is killed")
-        if not field.present.any():
-            progress.say(f"step {step}: nobody is left")
-            break
-        senses = field.senses()
-        actions = crew.actions(senses)
-        field.move({number: action for number, action in actions.items() if number in senses})
-        lost = [number for number in senses if number not in actions]
-        field.present[lost] = False  # they have ended by themselves, and that was said
-        if step == min(SETTLED, field.steps - 1):
-            memory[0] = crew.memory()
-        progress.advance(step + 1, {"score": field.score})
-    memory[1] = crew.memory()
-    counts = crew.counts()
+        while field.step < field.steps:
+            for _ in range(join.count(field.step)):
+                _join(field, crew, progress)
+            for _ in range(kill.count(field.step)):
+                killed += _kill(field, crew, progress)
+            if not field.present.any():
+                progress.say(f"step {field.step}: nobody is left")
+                break
+            _one_step(field, crew)
+            if field.step <= SETTLED:
+                memory = crew.memory()
+            progress.advance(field.step, {"score": field.score})
+    except KeyboardInterrupt:
+        stopped = True
     return {
         **field.found(),
         "steps": field.step,
+        "stopped": stopped,
         "agents at the end": int(field.present.sum()),
         "killed": killed,
-        "messages": dict(counts),
-        "deadlines missed by the world": getattr(crew, "late", 0),
-        "MB of the largest robot, settled": round(memory[0], 1),
-        "MB of the largest robot, at the end": round(memory[1], 1),
+        "messages": dict(crew.counts()),
+        "deadlines missed by the world": crew.late,
+        "MB of the largest robot, settled": round(memory, 1),
+        "MB of the largest robot, at the end": round(crew.memory(), 1),
     }
+
+
+def _one_step(field: Field, crew: Crew) -> None:
+    senses = field.senses()
+    actions = crew.actions(senses)
+    field.move({number: action for number, action in actions.items() if number in senses})
+    # Who gives no action has ended by itself, and that was said.
+    field.present[[number for number in senses if number not in actions]] = False
+
+
+def _join(field: Field, crew: Crew, progress: Progress) -> None:
+    number = crew.joined
+    crew.join(number)
+    field.present[number] = True
+    progress.say(f"step {field.step}: agent {number} joins")
+
+
+def _kill(field: Field, crew: Crew, progress: Progress) -> list[int]:
+    there = field.present.nonzero()[0].tolist()[:1]
+    for number in there:
+        crew.kill(number)
+        field.present[number] = False
+        progress.say(f"step {field.step}: agent {number} is killed")
+    return there
