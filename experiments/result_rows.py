@@ -20,7 +20,7 @@ RESULTS = ROOT / "results"
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines", "broadcast")),
-    *(ROOT / "docs" / f"{name}.md" for name in ("commitments", "when_randomness_matters", "deploy")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("commitments", "when_randomness_matters", "deploy", "fleet")),
 ]
 
 Table = Callable[[], str]
