@@ -306,7 +306,9 @@ export class Picture {
 
   /** The number that was drawn or, where an agent is selected, that it has heard. */
   paintNumber(game, i, thought, x, y) {
-    if (!game.world.wave) return; // a new one every tenth of a second cannot be read
+    // A new one every tenth of a second cannot be read, and on the way, or at a job, it would lie on others.
+    const out = outward(game.phase);
+    if (!game.world.wave || (out > 0.05 && (game.world.placed || out < 0.95))) return;
     const unheard = thought && !thought.heard[i];
     const shown = unheard ? "?" : (thought?.ranks[i] ?? game.numbers[i]).toFixed(2).replace(/^0/, "");
     this.write(shown, x, y, 11, unheard ? this.bad : this.ink);

@@ -20,7 +20,7 @@ const TRIES = [
   ["Take the numbers away, and let each throw dice of its own: as good as drawing lots, no better.", "world=xor&policy=xor-none&dice=1&agents=2&tasks=2&speed=fast"],
   ["Half of the packets are lost, so orders disagree: see who meets whom.", "world=xor&lost=1"],
   ["Vehicles at one depot. Select one: dashed lines are what it expects of those who drew higher.", "world=dispatch&select=2"],
-  ["The same vehicles without a mask: one job gets all of them.", "world=dispatch&policy=dispatch-none&agents=4&tasks=4"],
+  ["Vehicles without a mask: all of them make for one job, or none does.", "world=dispatch&policy=dispatch-none&agents=4&tasks=4"],
   ["Simple Spread: select an agent and watch whom it hides, ten times a second.", "world=spread&select=0&speed=slow"],
   ["All start from one point, without a mask: they never part.", "world=spread&start=point&policy=spread-none"],
   ["All start from one point, with the mask: the numbers part them.", "world=spread&start=point"],

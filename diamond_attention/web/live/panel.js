@@ -2,7 +2,8 @@
 
 import { colour, inkOn, letter } from "./worlds.js";
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const signed = (number) => number.toFixed(2).replace("-", "−");
+const percent = (share) => `${Math.round(100 * share)} %`.replace("-", "−");
 const ordinal = (n) => `${n}${["th", "st", "nd", "rd"][n % 10 < 4 && Math.floor(n / 10) !== 1 ? n % 10 : 0]}`;
 const listed = (names) => (names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0]);
 
@@ -72,10 +73,11 @@ export function showSeen(parts, game, selected) {
 function inWords(game, viewer, thought) {
   const { agent: agentWord, task } = game.world, own = letter(game.agents[viewer]);
   const names = (test) => game.agents.flatMap((agent, i) => (i !== viewer && test(i) ? [letter(agent)] : []));
-  const rank = ordinal(1 + thought.ranks.filter((number) => number > thought.ranks[viewer]).length);
+  const place = 1 + thought.ranks.filter((number) => number > thought.ranks[viewer]).length;
+  const rank = place === 1 ? "highest" : `${ordinal(place)} highest`;
   const hidden = names((i) => thought.hidden[i]), damped = names((i) => thought.damped[i]);
   const missed = names((i) => !thought.heard[i]), tied = names((i) => thought.ranks[i] === thought.ranks[viewer]);
-  const said = [`${own} drew ${thought.ranks[viewer].toFixed(2)}, the ${rank} highest of ${game.agents.length} as it has heard them.`];
+  const said = [`${own} drew ${thought.ranks[viewer].toFixed(2)}, the ${rank} of ${game.agents.length} as it has heard them.`];
   if (missed.length) said.push(`It did not hear ${listed(missed)} and guesses.`);
   if (tied.length) said.push(`It has the same number as ${listed(tied)}: nothing puts one before the other.`);
   if (thought.expected) {
@@ -186,8 +188,11 @@ export function verdict(game, over) {
     return { words: `${listed(result.choosers[crowded].map((i) => letter(game.agents[i])))} met at door ${crowded + 1}: lost.`, good: false };
   }
   if (options.world === "dispatch") {
-    const wasted = result.wasted === 1 ? "One vehicle drove in vain" : `${result.wasted || "No"} vehicles drove in vain`;
-    return { words: `${wasted}. This wave earned ${result.reward.toFixed(2)} of ${result.best.toFixed(2)} that were possible.`, good: result.wasted === 0 };
+    const wasted = result.wasted > 1 ? `${result.wasted} vehicles` : result.wasted === 1 ? "One vehicle" : "Nobody";
+    return {
+      words: `${wasted} drove in vain. This wave earned ${signed(result.reward)} of the ${signed(result.best)} that were possible.`,
+      good: result.share > 0.97 ? true : result.share < 0.8 ? false : null,
+    };
   }
   const covered = result.covered.filter(Boolean).length, touching = result.collisions / 2;
   return {
