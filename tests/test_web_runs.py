@@ -154,7 +154,7 @@ def damage_finished(run):
         (damage_finished, "finished.json"),
     ],
 )
-def test_a_broken_run_is_a_sentence_beside_those_that_are_whole(runs, damage, sentence):
+def test_a_broken_run_is_a_sentence_beside_those_that_are_whole(runs, trained, damage, sentence):
     damage(runs / "xor" / "seed_0")
     with page_of(runs) as ask:
         found = by_path(read(ask, "overview"))
@@ -163,6 +163,9 @@ def test_a_broken_run_is_a_sentence_beside_those_that_are_whole(runs, damage, se
         assert found["xor/seed_1"]["state"] == "finished"
         assert "xor/seed_1" in {curve["path"] for curve in read(ask, "curves/success")}
         assert len(read(ask, "scores")["tables"]) == 1
+        shutil.rmtree(runs / "xor" / "seed_0")
+        shutil.copytree(trained / "xor" / "seed_0", runs / "xor" / "seed_0")
+        assert by_path(read(ask, "overview"))["xor/seed_0"]["state"] == "finished"  # once it is put right
 
 
 def test_broken_rows_of_episodes_and_failed_runs_are_said(runs):

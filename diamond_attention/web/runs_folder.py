@@ -194,7 +194,9 @@ class RunsFolder:
         now = [_stamp(file) for file in files]
         kept = self._kept.get((what, path))
         if kept is None or kept[0] != now:
-            kept = self._kept[what, path] = (now, read())
+            kept = (now, read())
+            if not isinstance(kept[1], UserError):  # what was wrong may be put right in another file
+                self._kept[what, path] = kept
         return kept[1]
 
 
