@@ -135,6 +135,15 @@ def test_a_process_that_ends_by_itself_is_said_in_one_sentence_and_the_others_go
             os.kill(pid, 0)
 
 
+def test_by_the_clock_who_joins_is_waited_for():
+    found = played(FleetOptions("spread-floor", agents=2, steps=60, rate=5.0, join=(3,), kill=(50,)))
+    assert found["agents at the end"] == 2
+    assert found["killed"] == [0]
+    assert found["messages"][SENT] >= 50
+    assert found["messages"]["heard"] >= 20
+    assert found["covered"] > 0.1  # they have moved
+
+
 def children_of(pid):
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, timeout=20)
     return [int(word) for word in found.stdout.split()]

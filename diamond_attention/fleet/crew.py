@@ -52,7 +52,7 @@ class Crew(Protocol):
     def kill(self, number: int) -> None: ...
 
     def actions(self, senses: Mapping[int, Senses]) -> Actions:
-        """What everybody does now. Who is not in it, though it was asked, is gone."""
+        """What everybody does now, None of who has just begun. Who is not in it, though it was asked, is gone."""
         ...
 
     def counts(self) -> Counter[str]: ...
@@ -123,6 +123,7 @@ class _Child:
         self._lines = Lines(self.process.stdout.fileno(), self.process.stdin)  # type: ignore[union-attr, arg-type]
         self.counts: Counter[str] = Counter()
         self.action: Any = None
+        """What it last said; at first nothing."""
         self.listens = False
 
     def wait(self) -> None:
@@ -191,7 +192,7 @@ class Processes:
             self._one_step()
         else:
             self._until_due(1.0 / self._rate)
-        return {number: child.action for number, child in self._children.items() if child.action is not None}
+        return {number: child.action for number, child in self._children.items()}
 
     def _one_step(self) -> None:
         sent = []

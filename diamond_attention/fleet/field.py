@@ -46,7 +46,8 @@ class Field:
         """One step; whoever says nothing does nothing."""
         chosen = self._none.copy()
         for number, action in actions.items():
-            chosen[number] = action
+            if action is not None:
+                chosen[number] = action
         self._state, *told = _advance(self.world, self._state, self.present, chosen, self._key, self.step)
         reward, over, measures = jax.device_get(told)
         self._keep(float(reward), {name: float(value) for name, value in measures.items()})

@@ -7,8 +7,8 @@ from diamond_attention.fleet.crew import Crew
 from diamond_attention.fleet.field import Field
 from diamond_attention.runs.progress import Progress
 
-SETTLED = 100
-"""Steps after which a process has all the memory that it needs."""
+SETTLED = 2000
+"""Steps after which a robot's process has all the memory that it needs."""
 
 
 def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], progress: Progress) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
                 progress.say(f"step {field.step}: nobody is left")
                 break
             _one_step(field, crew)
-            if field.step <= SETTLED:
+            if field.step == min(SETTLED, field.steps):
                 memory = crew.memory()
             progress.advance(field.step, {"score": field.score})
     except KeyboardInterrupt:
