@@ -9,6 +9,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -83,6 +84,8 @@ def group_asked(options: DeviceOptions) -> ProcessGroup | None:
 
 def join(group: ProcessGroup) -> None:
     """Meets the other processes; before anything is computed."""
+    if group.address is not None and group.process == 0:
+        _check_port(group.address)
     # JAX would take SIGTERM for itself; our loop agrees on when to stop.
     jax.config.update("jax_enable_preemption_service", False)
     try:
@@ -106,11 +109,24 @@ def join(group: ProcessGroup) -> None:
         os.write(1, JOINED)
 
 
+def _check_port(address: str) -> None:
+    """Raises UserError if somebody else has it: JAX would crash, or two groups would meet in one place."""
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what has ended is not in the way
+        try:
+            attempt.bind(("", int(address.rpartition(":")[2])))
+        except OSError as error:
+            why = (error.strerror or "it is not free").lower()
+            raise UserError(
+                f"--coordinator is {address}, and the first process cannot have that port here ({why}); name another "
+                "port, the same for all."
+            ) from None
+
+
 def _cannot_meet(group: ProcessGroup) -> str:
     return (
         f"--coordinator is {group.address or 'auto'}, and the {group.processes or 'other'} processes did not meet "
-        f"there within --wait {group.wait} s; start all of them, and see that the address can be reached, and that "
-        "nobody else has its port"
+        f"there within --wait {group.wait} s; start all of them, and see that the address can be reached"
     )
 
 

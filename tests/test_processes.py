@@ -105,6 +105,12 @@ def arrays_in(group: Path, seed: int, update: int) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in safetensors.numpy.load_file(file).items()}
 
 
+def worker_of(watcher: subprocess.Popen) -> int:
+    """The half of a process that works."""
+    (worker,) = map(int, Path(f"/proc/{watcher.pid}/task/{watcher.pid}/children").read_text().split())
+    return worker
+
+
 def one_sentence(errors: str) -> str:
     assert errors.count("\n") == 1, errors
     return errors
@@ -153,8 +159,7 @@ def test_a_signal_to_one_stops_all_and_a_killed_one_ends_all_and_any_number_goes
     # The working half of a process is what the kernel ends when memory is short; its watcher says so.
     two = group_of(2, "resume", group, "--device=cpu")
     wait_for_checkpoint(group, 2, min(saved), two)
-    (worker,) = map(int, Path(f"/proc/{two[0].pid}/task/{two[0].pid}/children").read_text().split())
-    os.kill(worker, signal.SIGKILL)
+    os.kill(worker_of(two[0]), signal.SIGKILL)
     ends = ends_of(two, timeout=60)
     assert [status for status, _, _ in ends] == [137, 1], ends
     assert "ended by SIGKILL" in one_sentence(ends[0][2])
@@ -223,6 +228,22 @@ def test_nobody_waits_for_ever(process, tmp_path):
     assert answer.returncode == 2, answer
     assert "processes did not meet there within --wait 2 s; start all of them" in one_sentence(answer.stderr)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.long
+def test_a_port_that_somebody_else_has_is_one_sentence(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        words = f"--coordinator 127.0.0.1:{taken.getsockname()[1]} --processes 2 --process 0 --wait 2".split()
+        answer = subprocess.run(
+            [sys.executable, "-c", CALL, "train", "xor-demo", *TINY, "--out", tmp_path / "new", *words],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+    assert answer.returncode == 2, answer
+    assert "the first process cannot have that port here (address already in use)" in one_sentence(answer.stderr)
 
 
 @pytest.mark.long

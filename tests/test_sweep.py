@@ -2,7 +2,12 @@
 
 import csv
 import json
+import os
 import shlex
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -249,6 +254,52 @@ def test_a_table_has_a_line_for_each_combination_the_best_first(half_done, capsy
 
 
 # --- From nothing to a table ----------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_what_is_printed_is_run_by_a_plain_shell_and_the_sweep_then_shows_it(tmp_path, capsys):
+    """Also a line that was begun before, and cut off: it goes on."""
+    (tmp_path / "diamond").write_text(f'#!/bin/sh\nexec {sys.executable} -m diamond_attention "$@"\n')
+    (tmp_path / "diamond").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = ["sweep", "xor", *SMALL.split(), "--seeds", "0:2", "--episodes", "2", "--out", str(tmp_path / "a sweep")]
+    assert run_command([*words, "--print"]) == 0
+    lines = capsys.readouterr().out
+    assert len(lines.splitlines()) == 2
+    begun = subprocess.run(["sh", "-c", lines.splitlines()[0].replace(" && ", " && exit 9; ")], env=environment)
+    assert begun.returncode == 9  # trained, and not played
+    assert subprocess.run(["sh", "-e"], input=lines, text=True, env=environment).returncode == 0
+    assert run_command([*words, "--print"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run_command(words) == 0
+    assert "0 to do" in capsys.readouterr().out
+    assert (tmp_path / "a sweep" / "table.md").read_text().count("| 2/2 |") == 2
+
+
+@pytest.mark.long
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(tmp_path):
+    """Ctrl-C while it trains: the same command again ends with the bits of one that nobody stopped."""
+    longer = SMALL.replace("--total-steps 8", "--total-steps 16000").replace("rank none", "rank")
+    command = [sys.executable, "-m", "diamond_attention", "sweep", "xor", *longer.split(), "--episodes", "2", "--out"]
+    stopped, straight = (tmp_path / name / "xor" / "seed_0" for name in ("stopped", "straight"))
+    out = stopped.parents[1]
+    sweep = subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    until = time.monotonic() + 200
+    while not (stopped / "metrics.csv").exists() or (stopped / "metrics.csv").read_text().count("\n") < 3:
+        assert sweep.poll() is None, sweep.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    sweep.send_signal(signal.SIGINT)
+    said, _ = sweep.communicate(timeout=100)
+    assert sweep.returncode == 130, said
+    reached = max(int(path.name[5:]) for path in (stopped / "checkpoints").iterdir())
+    assert 0 < reached < 16000
+    assert not (out / "table.md").exists()
+    for each in (out, straight.parents[1]):
+        assert subprocess.run([*command, str(each)], timeout=250).returncode == 0
+    last = "checkpoints/step_16000/policy.safetensors"
+    assert (stopped / last).read_bytes() == (straight / last).read_bytes()
+    assert (out / "table.md").read_text().count("| 1/1 |") == 1
 
 
 @pytest.mark.long

@@ -94,7 +94,8 @@ def table_1() -> Iterator[Wanted]:
                 group = Group(f"{preset}_{key}_{n}x{k}", (preset, *size, *method, *options), seeds=10)
                 # Trained with two players and three actions, played with three of each: the paper's middle column.
                 play = ("--players", str(k), "--episodes", "1000")
-                yield Wanted(group, both_ways(key, play), row=f"{preset}_{key}", quick=preset == "xor")
+                quick = preset == "xor" and (n == k == 2 or key in ("rank", "none"))
+                yield Wanted(group, both_ways(key, play), row=f"{preset}_{key}", quick=quick)
 
 
 def other_masks() -> Iterator[Wanted]:
@@ -150,25 +151,31 @@ ANY_SIZE: dict[str, Words] = {
 }
 
 
+QUICK_IN_SPREAD = (*COMPARED_MASKS, "dropout", "mappo", "qmix", "gsa")
+"""Of a panel; of Food Collection's only the masks that are compared, and Table 1 has every baseline."""
+
+
 def panel(world: str, sizes: Words, home: Words) -> Iterator[Wanted]:
     """One panel: ours with every mask, the paper's own numbers, and the baselines."""
+    quick = QUICK_IN_SPREAD if world == "spread" else COMPARED_MASKS
     for mask in MASKS:
         group = Group(f"{world}_{mask}", (f"{world}-gpu", "--policy.mask", mask), seeds=5)
-        yield Wanted(group, both_ways(mask, (*sizes, *GREEDY)))
+        yield Wanted(group, both_ways(mask, (*sizes, *GREEDY)), quick=mask in quick)
     for mask in OURS:
         paper = ("--policy.mask", mask, "--policy.third-block", "paper", "--world.no-mark-viewer")
         yield Wanted(
             Group(f"{world}-paper_{mask}", (world, *paper), seeds=5),
             both_ways(mask, (*sizes, *GREEDY)),
-            quick=mask == "rank",
+            quick=(world, mask) == ("spread", "rank"),
         )
     for name, options in FIXED_SIZE.items():
-        yield Wanted(Group(f"{world}_{name}", (f"{world}-gpu", *options), seeds=3), ((*home, *GREEDY),))
+        group = Group(f"{world}_{name}", (f"{world}-gpu", *options), seeds=3)
+        yield Wanted(group, ((*home, *GREEDY),), quick=name in quick)
     for name, options in ANY_SIZE.items():
         # Told goals are published for Simple Spread, where a landmark stays where it is.
         if world == "spread" or name.endswith("nearest"):
             group = Group(f"{world}_{name}", (f"{world}-gpu", *options), seeds=3)
-            yield Wanted(group, ((*sizes, *GREEDY),), quick=name in ("gsa", "ph-marl") or world == "food")
+            yield Wanted(group, ((*sizes, *GREEDY),), quick=name in quick)
 
 
 def without_caution() -> Iterator[Wanted]:
@@ -197,8 +204,9 @@ def from_one_point() -> Iterator[Wanted]:
         for mask in COMPARED_MASKS:
             words = (f"{world}-gpu", "--policy.mask", mask)
             together = Group(f"{world}_{mask}_start=depot", (*words, "--world.start", "depot"), seeds=5)
-            yield Wanted(together, (play,), quick=mask == "none")
-            yield Wanted(Group(f"{world}_{mask}", words, seeds=5), (play,), quick=mask == "none")
+            quick = (world, mask) == ("spread", "none")
+            yield Wanted(together, (play,), quick=quick)
+            yield Wanted(Group(f"{world}_{mask}", words, seeds=5), (play,), quick=quick)
 
 
 # --- SMAClite -------------------------------------------------------------------------------------
@@ -216,11 +224,12 @@ def table_2() -> Iterator[Wanted]:
     both = ("--map", "2s3z,3s5z", *BATTLES)
     for mask, options in OURS.items():
         paper = Group(f"smaclite-paper_{mask}", ("smaclite", *options), seeds=5)
-        yield Wanted(paper, both_ways(mask, both), quick=mask == "rank")
+        yield Wanted(paper, both_ways(mask, both), quick=False)
         yield Wanted(Group(f"smaclite_{mask}", ("smaclite-gpu", *options), seeds=5), both_ways(mask, both))
     for name, options in SMACLITE_BASELINES.items():
         words = ("smaclite-cpu", "--method", name, *ORIGINAL_STARTS, *options)
-        yield Wanted(Group(f"smaclite_{name}", words, seeds=3), (("--map", "2s3z", *BATTLES),))
+        group = Group(f"smaclite_{name}", words, seeds=3)
+        yield Wanted(group, (("--map", "2s3z", *BATTLES),), quick=name in ("mappo", "qmix"))
 
 
 def transfer() -> Iterator[Wanted]:
@@ -254,7 +263,8 @@ def by_depots() -> Iterator[Wanted]:
             more = ("--world.depots", str(depots)) if depots > 1 else ()
             own = f"dispatch_{name}_depots={depots}" if depots > 1 else f"dispatch_{name}"
             group = Group(own, ("dispatch", *options, *more), seeds=5)
-            yield Wanted(group, (("--episodes", "500"),), row=f"dispatch_{name}", quick=depots in (1, 4))
+            quick = depots in (1, 4) and name != "mat"
+            yield Wanted(group, (("--episodes", "500"),), row=f"dispatch_{name}", quick=quick)
 
 
 # --- Commitments ----------------------------------------------------------------------------------
@@ -287,7 +297,7 @@ def commitments_dispatch() -> Iterator[Wanted]:
     plays = tuple((*size, "--depots", depots, "--episodes", "64") for depots in ("1", "64") for size in sizes)
     for weight in ("0.3", "1"):
         for name in ("commitments", *COMPARED_MASKS):
-            quick = name in ("commitments", "rank") and weight == "0.3"
+            quick = (name, weight) == ("commitments", "0.3")
             yield Wanted(on_small_teams(name, weight), plays, quick=quick)
     mat = ("dispatch", "--method", "mat", "--agents", "6", "--tasks", "6", "--world.depots", "6")
     at_home = ("--depots", "6", "--episodes", "64")
@@ -326,8 +336,8 @@ def imperfect() -> Iterator[Wanted]:
 
 def under_faults(group: Group, size: Words, episodes: int) -> Wanted:
     play = (*size, "--greedy", "--episodes", str(episodes))
-    # Twenty evaluations each: of a quick table only the quickest are made.
-    return Wanted(group, tuple((*fault, *play) for fault in faults()), quick="2x2" in group.name)
+    # Twenty evaluations each: a quick table has those of one group.
+    return Wanted(group, tuple((*fault, *play) for fault in faults()), quick=group.name == "xor_rank_2x2")
 
 
 BENCHES = ("xor", "spread-{device}", "smaclite-{device}")

@@ -33,9 +33,9 @@ LARGEST: dict[Scale, dict[str, int]] = {
     "quick": {"envs": 128, "batch": 256, "replay": 8192, "warmup": 2048, "gradient_steps": 8, "epochs": 1},
 }
 """Settings of methods that are lowered to this where they are larger. XOR is quick as it is."""
-MOST_STEPS: dict[Scale, int] = {"smoke": 16, "quick": 20_000}
-QUICK_STEPS = {"xor": 40_000, "smaclite": 10_000}
-"""By world, where a quick training has other than 20,000."""
+MOST_STEPS: dict[Scale, int] = {"smoke": 16, "quick": 10_000}
+QUICK_STEPS_OF_XOR = 40_000
+"""Which solve it."""
 WIDEST: dict[Scale, int] = {"smoke": 8, "quick": 32}
 """Of networks."""
 SHARE_OF_EPISODES = 8
@@ -98,11 +98,9 @@ def shortened(settings: Settings, scale: Scale) -> Words:
     """The options that make a training of these settings shorter."""
     if scale == "full":
         return ()
-    world, most = settings.world.name, MOST_STEPS[scale]
-    most = QUICK_STEPS.get(world, most) if scale == "quick" else most
-    words = ["--total-steps", str(min(settings.total_steps, most))]
-    if (scale, world) == ("quick", "xor"):
-        return tuple(words)
+    if (scale, settings.world.name) == ("quick", "xor"):
+        return ("--total-steps", str(min(settings.total_steps, QUICK_STEPS_OF_XOR)))
+    words = ["--total-steps", str(min(settings.total_steps, MOST_STEPS[scale]))]
     for name, largest in LARGEST[scale].items():
         value = getattr(settings.method, name, 0)
         if value > largest:
