@@ -31,7 +31,7 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 nb_execution_mode = "force"
 nb_execution_in_temp = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 

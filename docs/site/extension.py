@@ -3,12 +3,14 @@
 - The sidebar follows the lists of links in docs/index.md.
 - In docs/tutorials, blocks of Python are cells of one session and blocks of sh are run beside it.
 - A link to a file of the repository that is no page leads to a page that shows the file.
+- docs/web.md shows the page that it is about, whose files are copied into the site.
 - In docs/api, a comment that names rooms or a module is where their docstrings stand.
 """
 
 import ast
 import inspect
 import re
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -26,6 +28,8 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.transforms import SphinxTransform
 from sphinx.util.osutil import relative_uri
 
+from diamond_attention.web.live_page import live_files
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "diamond_attention"
 
@@ -38,6 +42,8 @@ def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = cells(source[0])
     elif page.startswith("docs/api/"):
         source[0] = docstrings(source[0])
+    elif page == "docs/web":
+        source[0] = source[0].replace("\n", FRAME, 1)
 
 
 # --- The sidebar --------------------------------------------------------------------------------------
@@ -132,6 +138,26 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
     return f"../../source/{Path(file).relative_to(ROOT).as_posix()}.html#line-{line}"
 
 
+# --- The live page ------------------------------------------------------------------------------------
+
+FRAME = """
+
+<iframe class="live" src="../live/index.html" title="Diamond Attention, live" loading="lazy"></iframe>
+
+<a href="../live/index.html">The same in a window of its own</a>. Browsers run it from a web server only, such as
+`python -m http.server` in the site's folder.
+
+"""
+
+
+def copy_live_page(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        for name, file in live_files():
+            to = Path(app.outdir, "live", name)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, to)
+
+
 # --- Docstrings ---------------------------------------------------------------------------------------
 
 
@@ -176,6 +202,7 @@ def documented(where: str, name: str, defined: str) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", rewrite)
+    app.connect("build-finished", copy_live_page)
     app.connect("html-collect-pages", source_pages)
     app.add_transform(LinksToFiles)
     app.add_transform(ShortTypes)
