@@ -146,8 +146,9 @@ def test_batches_of_batches_are_solved_like_single_battles():
 def test_the_corrected_wall_keeps_its_distance():
     position, velocity = Vector(jnp.array([10.0]), jnp.array([22.0])), Vector(jnp.array([0.0]), jnp.array([3.0]))
     one = jax.tree.map(lambda values: jnp.broadcast_to(values, (UNITS, 1)), (position, velocity))
-    as_original, exists, _ = avoidance.wall_lines(MARINES, *one, correct=False)
-    corrected, _, _ = avoidance.wall_lines(MARINES, *one, correct=True)
+    walkers = avoidance.walkers(MARINES, *one, one[1], jnp.ones((UNITS, 1), bool))
+    as_original, exists, _ = avoidance.wall_lines(MARINES, walkers, correct=False)
+    corrected, _, _ = avoidance.wall_lines(MARINES, walkers, correct=True)
     assert exists[0, 0, 0]
     # Two to the wall within a second: the original ignores the radius there, the correction subtracts it.
     assert as_original.point.y[0, 0, 0] == pytest.approx(2.0)

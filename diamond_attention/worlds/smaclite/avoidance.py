@@ -54,6 +54,19 @@ class Constraints(NamedTuple):
     is_wall: Bool[Array, "constraint unit"]
 
 
+class Walkers(NamedTuple):
+    """Units as avoidance sees them: all of a battle, or some of them. Constants have a battle axis of one."""
+
+    id: Int[Array, "unit 1"]
+    radius: Float[Array, "unit 1"]
+    speed: Float[Array, "unit 1"]
+    flies: Bool[Array, "unit 1"]
+    position: Vector
+    velocity: Vector
+    alive: Bool[Array, "unit battle"]
+    moves: Bool[Array, "unit battle"]
+
+
 class Avoidance(NamedTuple):
     velocity: Vector
     dropped: Int[Array, ""]
@@ -87,30 +100,8 @@ def _side_by_side(scenario: Scenario, correct_walls: bool) -> Callable[..., tupl
     def avoid_many(
         position: Vector, velocity: Vector, wanted: Vector, capped: Vector, alive: Bool[Array, "unit battle"]
     ) -> tuple[Vector, Int[Array, "unit battle"]]:
-        flies = scenario.flies[:, None]
-        moves = alive & ((wanted.x != 0) | (wanted.y != 0))
-        walls, wall_exists, edges_dropped = wall_lines(scenario, position, velocity, correct_walls)
-        units = unit_lines(scenario, position, velocity, moves)
-        near = neighbours(scenario, position, alive)
-        # Barriers keep the compiler from computing every line again in each place that reads it.
-        walls, units = lax.optimization_barrier((walls, units))
-        every = jax.tree.map(lambda wall, other: jnp.concatenate([wall, other]), walls, units)
-        exists = jnp.concatenate([wall_exists & ~flies, near]) & moves
-        is_wall = exists & (np.arange(len(exists))[:, None, None] < len(wall_exists))
-        speed = jnp.broadcast_to(scenario.speed[:, None], moves.shape)
-        # From here on every unit is a problem of its own, whichever battle it is in.
-        problems = jax.tree.map(
-            lambda values: values.reshape(*values.shape[:-2], -1),
-            (Constraints(every, exists, is_wall), wanted, capped, speed),
-        )
-        constraints, *rest = lax.optimization_barrier(problems)
-        packed, lines_dropped = _pack(constraints, scenario.map.line_budget)
-        chosen = jax.tree.map(lambda values: values.reshape(moves.shape), solve(packed, *rest))
-        standing = jnp.zeros_like(wanted.x)
-        return (
-            choose(moves, chosen, Vector(standing, standing)),
-            jnp.where(moves & ~flies, edges_dropped, 0) + lines_dropped.reshape(moves.shape),
-        )
+        everybody = walkers(scenario, position, velocity, wanted, alive)
+        return ways(scenario, everybody, everybody, wanted, capped, correct_walls)
 
     @avoid_many.def_vmap
     def _more(axis_size: int, in_batched: list, *arguments: Any) -> tuple[Any, Any]:
@@ -127,27 +118,65 @@ def _side_by_side(scenario: Scenario, correct_walls: bool) -> Callable[..., tupl
     return avoid_many
 
 
+def walkers(
+    scenario: Scenario, position: Vector, velocity: Vector, wanted: Vector, alive: Bool[Array, "unit battle"]
+) -> Walkers:
+    """All units of battles side by side."""
+    constants: Any = (scenario.ids, scenario.radius, scenario.speed, scenario.flies)
+    own_id, radius, speed, flies = (values[:, None] for values in constants)
+    moves = alive & ((wanted.x != 0) | (wanted.y != 0))
+    return Walkers(own_id, radius, speed, flies, position, velocity, alive, moves)
+
+
+def ways(
+    scenario: Scenario, everybody: Walkers, own: Walkers, wanted: Vector, capped: Vector, correct_walls: bool
+) -> tuple[Vector, Int[Array, "unit battle"]]:
+    """The velocities of `own`, some or all of the units, and how many constraints of each were dropped."""
+    moves, flies = own.moves, own.flies
+    walls, wall_exists, edges_dropped = wall_lines(scenario, own, correct_walls)
+    units = unit_lines(everybody, own)
+    near = neighbours(scenario, everybody, own)
+    # Barriers keep the compiler from computing every line again in each place that reads it.
+    walls, units = lax.optimization_barrier((walls, units))
+    every = jax.tree.map(lambda wall, other: jnp.concatenate([wall, other]), walls, units)
+    exists = jnp.concatenate([wall_exists & ~flies, near]) & moves
+    is_wall = exists & (np.arange(len(exists))[:, None, None] < len(wall_exists))
+    speed = jnp.broadcast_to(own.speed, moves.shape)
+    # From here on every unit is a problem of its own, whichever battle it is in.
+    problems = jax.tree.map(
+        lambda values: values.reshape(*values.shape[:-2], -1),
+        (Constraints(every, exists, is_wall), wanted, capped, speed),
+    )
+    constraints, *rest = lax.optimization_barrier(problems)
+    packed, lines_dropped = _pack(constraints, scenario.map.line_budget)
+    chosen = jax.tree.map(lambda values: values.reshape(moves.shape), solve(packed, *rest))
+    standing = jnp.zeros_like(wanted.x)
+    return (
+        choose(moves, chosen, Vector(standing, standing)),
+        jnp.where(moves & ~flies, edges_dropped, 0) + lines_dropped.reshape(moves.shape),
+    )
+
+
 # Constraints from units
 
 
-def neighbours(
-    scenario: Scenario, position: Vector, alive: Bool[Array, "unit battle"]
-) -> Bool[Array, "other unit battle"]:
+def neighbours(scenario: Scenario, everybody: Walkers, own: Walkers) -> Bool[Array, "other unit battle"]:
     """Hardly more than who touches whom: the limit is the unit's own radius and the largest on the map."""
-    away = squared(position[:, None] - position[None, :])
-    limit = scenario.largest_radius + scenario.radius[:, None]
-    possible = (scenario.flies[:, None] == scenario.flies[None, :]) & ~np.eye(scenario.number_of_units, dtype=bool)
-    return possible[:, :, None] & (away <= limit * limit) & alive[:, None]
+    away = squared(everybody.position[:, None] - own.position[None, :])
+    limit = scenario.largest_radius + own.radius
+    possible = (everybody.flies[:, None] == own.flies[None, :]) & (everybody.id[:, None] != own.id[None, :])
+    return possible & (away <= limit * limit) & everybody.alive[:, None]
 
 
-def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bool[Array, "unit battle"]) -> Lines:
-    """The half-plane each other unit (first axis) forbids each unit (second axis).
+def unit_lines(everybody: Walkers, own: Walkers) -> Lines:
+    """The half-plane each other unit (first axis) forbids each own one (second axis).
 
     Two that both move take half the trouble each; one that stands leaves all of it to the other.
     """
-    away = position[:, None] - position[None, :]
-    relative = velocity[None, :] - velocity[:, None]
-    apart = (scenario.radius[:, None] + scenario.radius[None, :])[:, :, None]
+    velocity = own.velocity
+    away = everybody.position[:, None] - own.position[None, :]
+    relative = velocity[None, :] - everybody.velocity[:, None]
+    apart = everybody.radius[:, None] + own.radius[None, :]
     away_squared = squared(away)
     touching = away_squared <= apart * apart
 
@@ -156,9 +185,10 @@ def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bo
     from_cutoff = relative - away * hurry
     from_cutoff_length = length(from_cutoff)
     # Two units on one spot with one velocity: the original divides by zero; these part east and west, by id.
-    apart_by_id = np.where(scenario.ids[:, None] > scenario.ids[None, :], -1.0, 1.0).astype(scenario.radius.dtype)
+    lower = everybody.id[:, None] <= own.id[None, :]
+    apart_by_id = jnp.where(lower, jnp.ones_like(apart), -1.0)
     normal = unit(from_cutoff)
-    normal = Vector(jnp.where(from_cutoff_length > 0, normal.x, apart_by_id[:, :, None]), normal.y)
+    normal = Vector(jnp.where(from_cutoff_length > 0, normal.x, apart_by_id), normal.y)
     cutoff = Vector(normal.y, -normal.x)
     inward = dot(from_cutoff, away)
     on_cutoff = touching | ((inward < 0) & (inward * inward > apart * apart * squared(from_cutoff)))
@@ -170,7 +200,7 @@ def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bo
     side = choose(det(away, from_cutoff) > 0, left, right) / safe_squared
 
     change = choose(on_cutoff, normal * (apart * hurry - from_cutoff_length), side * dot(relative, side) - relative)
-    share = jnp.where(moves, 0.5, 1.0)[:, None]
+    share = jnp.where(everybody.moves, 0.5, 1.0)[:, None]
     return Lines(velocity[None, :] + change * share, choose(on_cutoff, cutoff, side))
 
 
@@ -178,7 +208,7 @@ def unit_lines(scenario: Scenario, position: Vector, velocity: Vector, moves: Bo
 
 
 def wall_lines(
-    scenario: Scenario, position: Vector, velocity: Vector, correct: bool
+    scenario: Scenario, own: Walkers, correct: bool
 ) -> tuple[Lines, Bool[Array, "edge unit battle"], Int[Array, "unit battle"]]:
     """The half-planes wall edges forbid, whether each exists, and how many edges found no room.
 
@@ -186,7 +216,7 @@ def wall_lines(
     `correct` uses the wall's true normal; the original's numpy backend does not, and leaves units no
     margin to horizontal walls until they touch.
     """
-    table = scenario.edges
+    table, position, radius = scenario.edges, own.position, own.radius
     headings = HEADINGS[table.heading].astype(table.length.dtype)
 
     def each(values: np.ndarray) -> np.ndarray:
@@ -198,8 +228,7 @@ def wall_lines(
     low_x, low_y, high_x, high_y = (each(table.corners[:, k]) for k in range(4))
     gap_x = jnp.maximum(jnp.maximum(low_x - position.x, position.x - high_x), 0.0)
     gap_y = jnp.maximum(jnp.maximum(low_y - position.y, position.y - high_y), 0.0)
-    radius = scenario.radius[:, None]
-    limit = radius + scenario.speed[:, None] * HORIZON
+    limit = radius + own.speed * HORIZON
     facing = outside & (gap_x * gap_x + gap_y * gap_y <= limit * limit)
 
     budget = min(scenario.map.edge_budget, len(table.length))
@@ -209,7 +238,7 @@ def wall_lines(
         for values in (table.start[:, 0], table.start[:, 1], table.length, headings[:, 0], headings[:, 1])
     )
     first, along = Vector(x, y) - position, Vector(along_x, along_y)
-    lines, exists = _edge_lines(first, size, along, velocity, radius, correct)
+    lines, exists = _edge_lines(first, size, along, own.velocity, radius, correct)
     exists &= faces
     # An edge hidden behind a line that exists already adds nothing. Lines exist one after the other.
     covered = _covers(lines, first, first + along * size, radius)
@@ -219,7 +248,7 @@ def wall_lines(
     return lines, exists, dropped
 
 
-def _covers(lines: Lines, first: Vector, last: Vector, radius: np.ndarray) -> Bool[Array, "edge earlier unit battle"]:
+def _covers(lines: Lines, first: Vector, last: Vector, radius: Array) -> Bool[Array, "edge earlier unit battle"]:
     earlier = Lines(lines.point[None], lines.direction[None])
 
     def behind(end: Vector) -> Array:
@@ -233,7 +262,7 @@ def _edge_lines(
     size: Float[Array, "edge unit battle"],
     along: Vector,
     velocity: Vector,
-    radius: np.ndarray,
+    radius: Array,
     correct: bool,
 ) -> tuple[Lines, Bool[Array, "edge unit battle"]]:
     """One line for each edge that runs from `first`, seen from the unit, `along` its wall; and whether it exists."""
@@ -300,7 +329,7 @@ def _edge_lines(
     return lines, jnp.where(touching, ~silent, ~foreign)
 
 
-def _left_leg(corner: Vector, radius: np.ndarray) -> Vector:
+def _left_leg(corner: Vector, radius: Array) -> Vector:
     """The tangent from the unit past a disc around the corner."""
     size = squared(corner)
     leg = jnp.sqrt(jnp.maximum(size - radius * radius, 0.0))
@@ -309,7 +338,7 @@ def _left_leg(corner: Vector, radius: np.ndarray) -> Vector:
     )
 
 
-def _right_leg(corner: Vector, radius: np.ndarray) -> Vector:
+def _right_leg(corner: Vector, radius: Array) -> Vector:
     size = squared(corner)
     leg = jnp.sqrt(jnp.maximum(size - radius * radius, 0.0))
     return Vector(corner.x * leg + corner.y * radius, corner.y * leg - corner.x * radius) / jnp.where(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
 
-from diamond_attention.worlds.smaclite import avoidance, combat, observe, targeting
+from diamond_attention.worlds.smaclite import avoidance, combat, kernels, observe, targeting
 from diamond_attention.worlds.smaclite.scenario import (
     BEST_RETURN,
     NOBODY,
@@ -28,7 +28,7 @@ from diamond_attention.worlds.smaclite.scenario import (
     WIN_REWARD,
     Scenario,
 )
-from diamond_attention.worlds.smaclite.targeting import Orders
+from diamond_attention.worlds.smaclite.targeting import Intention, Orders
 from diamond_attention.worlds.smaclite.vectors import Vector, pairs, vector
 
 
@@ -72,6 +72,13 @@ class Tick(NamedTuple):
     state: BattleState
     reward: Float[Array, ""]
     """Unscaled, without the one for winning."""
+
+
+class Decision(NamedTuple):
+    """What everybody has made up its mind to do in a tick."""
+
+    target: Int[Array, " unit"]
+    intention: Intention
 
 
 def start(
@@ -127,6 +134,22 @@ def step(
     correct_walls: bool = False,
 ) -> Outcome:
     """Half a second of battle. An illegal action counts as standing still; the original would stop with an error."""
+    if kernels.are_used(state.hp.dtype):
+        # Late, because what a kernel carries out is said here.
+        from diamond_attention.worlds.smaclite import battle_kernels
+
+        return battle_kernels.step(scenario, state, actions, turn_orders, correct_walls)
+    return step_plainly(scenario, state, actions, turn_orders, correct_walls)
+
+
+def step_plainly(
+    scenario: Scenario,
+    state: BattleState,
+    actions: Int[Array, " agent"],
+    turn_orders: Int[Array, "tick unit"],
+    correct_walls: bool = False,
+) -> Outcome:
+    """`step` without kernels of our own: on a CPU, in double precision, and what kernels are compared with."""
     return _step(scenario, state, actions, turn_orders, correct_walls, record=False)[0]
 
 
@@ -153,9 +176,7 @@ def _step(
     record: bool,
 ) -> tuple[Outcome, Tick | None]:
     scenario = scenario.cast(state.hp.dtype)
-    legal = legal_actions(scenario, state)
-    is_legal = jnp.take_along_axis(legal, actions[:, None], axis=1)[:, 0]
-    actions = jnp.where(is_legal, actions, jnp.where(state.alive[scenario.ally_ids], STOP, NOOP)).astype(jnp.int32)
+    actions = allowed(scenario, state, actions)
     orders = targeting.orders_from_actions(scenario, where(state), actions)
 
     def tick(state: BattleState, turn_order: Int[Array, " unit"]) -> tuple[BattleState, Any]:
@@ -164,9 +185,19 @@ def _step(
 
     state, recorded = lax.scan(tick, state._replace(last_actions=actions), turn_orders)
     rewards = recorded.reward if record else recorded
-    reward, over, won = ending(scenario, state.alive, jnp.sum(rewards))
-    outcome = Outcome(state, reward * (BEST_RETURN / scenario.largest_return), over, won)
-    return outcome, (recorded if record else None)
+    return end(scenario, state, jnp.sum(rewards)), (recorded if record else None)
+
+
+def allowed(scenario: Scenario, state: BattleState, actions: Int[Array, " agent"]) -> Int[Array, " agent"]:
+    """The actions, standing still in the place of illegal ones."""
+    legal = observe.legal_actions(scenario, where(state), state.alive)
+    is_legal = jnp.take_along_axis(legal, actions[:, None], axis=1)[:, 0]
+    return jnp.where(is_legal, actions, jnp.where(state.alive[scenario.ally_ids], STOP, NOOP)).astype(jnp.int32)
+
+
+def end(scenario: Scenario, state: BattleState, collected: Float[Array, ""]) -> Outcome:
+    reward, over, won = ending(scenario, state.alive, collected)
+    return Outcome(state, reward * (BEST_RETURN / scenario.largest_return), over, won)
 
 
 def ending(scenario: Scenario, alive: Any, collected: Any) -> tuple[Any, Any, Any]:
@@ -189,20 +220,40 @@ def play_tick(
 ) -> Tick:
     """A sixteenth of a second: everybody decides, everybody finds a way, then each has its turn."""
     scenario = scenario.cast(state.hp.dtype)
-    real = state.hp.dtype
+    decision = decide(scenario, state, orders)
+    way = avoidance.avoid(
+        scenario,
+        where(state),
+        vector(state.velocity),
+        decision.intention.velocity,
+        decision.intention.capped,
+        state.alive,
+        correct_walls,
+    )
+    return act(scenario, state, decision, way, turn_order)
+
+
+def decide(scenario: Scenario, state: BattleState, orders: Orders) -> Decision:
     position, alive = where(state), state.alive
     target = targeting.drop_targets(scenario, position, state.hp, alive, state.target, orders)
     target, speed = targeting.acquire_targets(scenario, position, state.hp, alive, target)
-    intention = targeting.intend(scenario, position, alive, state.attacking, target, speed, orders)
-    way = avoidance.avoid(
-        scenario, position, vector(state.velocity), intention.velocity, intention.capped, alive, correct_walls
-    )
+    return Decision(target, targeting.intend(scenario, position, alive, state.attacking, target, speed, orders))
+
+
+def act(
+    scenario: Scenario,
+    state: BattleState,
+    decision: Decision,
+    way: avoidance.Avoidance,
+    turn_order: Int[Array, " unit"],
+) -> Tick:
+    real, alive, intention = state.hp.dtype, state.alive, decision.intention
     velocity = pairs(way.velocity)
-    next_position = (pairs(position) + velocity * TICK).astype(jnp.float32)
+    next_position = (pairs(where(state)) + velocity * TICK).astype(jnp.float32)
     cooldown = jnp.maximum(state.cooldown - TICK, 0.0)
     turns = combat.take_turns(
         scenario,
-        combat.Condition(state.hp, state.shield, state.shield_timer, state.energy, state.heal_pool, target),
+        combat.Condition(state.hp, state.shield, state.shield_timer, state.energy, state.heal_pool, decision.target),
         alive,
         cooldown,
         state.position,

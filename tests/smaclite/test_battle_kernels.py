@@ -1,0 +1,184 @@
+"""Kernels of whole steps against the ordinary code, number by number; without a GPU."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy_lanes import in_numpy
+
+from diamond_attention.worlds.smaclite import battle, battle_kernels, kernels, scripted
+from diamond_attention.worlds.smaclite.scenario import scenario_of
+
+each = partial(jax.vmap, in_axes=-1, out_axes=-1)
+
+
+def battles_under_way(name, count, steps):
+    """States, legal actions and turn orders as random play meets them, side by side."""
+    scenario = scenario_of(name)
+
+    @jax.jit
+    def play(state, key):
+        action_key, order_key = (jax.random.split(each_key, count) for each_key in jax.random.split(key))
+        legal = jax.vmap(partial(battle.legal_actions, scenario), in_axes=-1)(state)
+        actions = jax.vmap(scripted.choose_at_random, out_axes=-1)(action_key, legal)
+        orders = jax.vmap(partial(battle.draw_turn_orders, scenario), out_axes=-1)(order_key)
+        return actions, orders, each(partial(battle.step_plainly, scenario))(state, actions, orders)
+
+    start = partial(battle.start, scenario, jitter=1.5)
+    state = jax.vmap(start, out_axes=-1)(jax.random.split(jax.random.key(0), count))
+    for step in range(steps):
+        actions, orders, outcome = play(state, jax.random.key(step))
+        yield state, actions, orders, outcome
+        state = outcome.state
+
+
+def assert_equal_but_for_close_calls(expected, found, count, allowed):
+    """A last bit may decide which of two ways around somebody is nearer; that may happen, but hardly ever."""
+    wrong = np.zeros(count, bool)
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        assert one.dtype == other.dtype
+        difference = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)).reshape(-1, count)
+        wrong |= ~(difference <= 1e-3).all(axis=0)
+    assert wrong.sum() <= allowed, np.flatnonzero(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "steps"),
+    [
+        ("2s3z", 48, 6),
+        pytest.param("MMM2", 48, 14, marks=pytest.mark.long),
+        pytest.param("bane_vs_bane", 32, 10, marks=pytest.mark.long),
+        pytest.param("2c_vs_64zg", 32, 10, marks=pytest.mark.long),
+    ],
+)
+def test_a_step_in_lanes_is_the_ordinary_step(name, count, steps, monkeypatch):
+    monkeypatch.setattr(battle_kernels, "in_lanes", in_numpy)
+    step = jax.jit(partial(battle_kernels.step_side_by_side, scenario_of(name)))
+    for state, actions, orders, expected in list(battles_under_way(name, count, steps))[1::4]:
+        found = step(state, actions, orders)
+        assert_equal_but_for_close_calls(expected, found, count, allowed=count // 16)
+
+
+def small(battles, units, table):
+    """A loop of as many turns as a lane's own number says, a table, an index, a sum: what kernels are made of."""
+    counts, (start, wanted) = battles["counts"], units
+    value = jax.lax.while_loop(
+        lambda carry: carry[0] > 0, lambda carry: (carry[0] - 1, carry[1] * 2), (start, wanted)
+    )
+    best = jnp.argmax(counts)
+    return value[1] + table, counts[best] + jnp.sum(counts), wanted
+
+
+def test_programs_of_pallas_find_their_battles_units_and_tables():
+    """In interpret mode, with a number of battles that fills no warp; the answer by hand."""
+    generator = np.random.default_rng(0)
+    counts, start = generator.integers(0, 9, (3, 70)), generator.integers(0, 5, (2, 70))
+    wanted = generator.normal(size=(2, 70)).astype(np.float32)
+    table = np.array([10.0, 20.0], np.float32)
+    given = jax.tree.map(jnp.int32, {"counts": counts}), (jnp.int32(start), jnp.asarray(wanted)), jnp.asarray(table)
+    for run in (partial(kernels.in_lanes, interpret=True), in_numpy):
+        doubled, largest, same = run(small, "small", *given)
+        np.testing.assert_allclose(doubled, wanted * 2.0**start + table[:, None], rtol=1e-6)
+        np.testing.assert_array_equal(largest, np.tile(counts.max(axis=0) + counts.sum(axis=0), (2, 1)))
+        np.testing.assert_array_equal(same, wanted)
+
+
+def test_what_goes_through_unchanged_is_handed_on():
+    value, other = jnp.arange(40.0).reshape(1, 40), jnp.ones((1, 40))
+    kept, changed = kernels.in_lanes(lambda given: (given[0], given[1] + 1), "kept", (value, other), interpret=True)
+    assert kept is value
+    np.testing.assert_array_equal(changed, 2.0)
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+def test_lanes_pick_from_tables_as_jax_does(mode):
+    """Indices only the lanes know, also outside the table; one table has runs of equals, one has rows."""
+    runs = jnp.array([3, 3, 3, 7, 7, 1, 1, 1], jnp.int32)
+    square = jnp.arange(12.0).reshape(3, 4)
+
+    def picks(index, other):
+        return (
+            runs.at[index].get(mode=mode),
+            square.at[index, other].get(mode=mode),
+            square.at[other].get(mode=mode),
+            jnp.array([[True, False, True]]).at[0, index].get(mode=mode),
+        )
+
+    pairs = jnp.array([(a, b) for a in range(-10, 11) for b in range(-5, 6)], jnp.int32).T
+    found = in_numpy(lambda given: picks(*given), "picks", tuple(pairs))
+    expected = jax.vmap(picks, out_axes=-1)(*pairs)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_loops_that_collect_and_those_inside_others():
+    def rules(given):
+        values, turns = given
+        total, sums = jax.lax.scan(lambda carry, one: (carry + one, carry * one), jnp.float32(1), values)
+
+        def outer(carry):
+            left, value = carry
+            _, value = jax.lax.while_loop(
+                lambda inner: inner[0] < left, lambda inner: (inner[0] + 1, inner[1] + 1), (0, value)
+            )
+            return left - 1, value
+
+        return total, sums, jax.lax.while_loop(lambda carry: carry[0] > 0, outer, (turns, 0))[1]
+
+    values, turns = jnp.arange(15.0).reshape(3, 5), jnp.arange(5)
+    total, sums, triangular = in_numpy(rules, "rules", (values, turns))
+    np.testing.assert_array_equal(total, 1 + values.sum(axis=0))
+    np.testing.assert_array_equal(
+        sums, [values[0], (1 + values[0]) * values[1], (1 + values[0] + values[1]) * values[2]]
+    )
+    np.testing.assert_array_equal(triangular, turns * (turns + 1) // 2)
+
+
+def test_what_lanes_cannot_do_is_said():
+    with pytest.raises(NotImplementedError, match="No rule for sort"):
+        kernels.in_lanes(lambda given: jnp.sort(given[0]), "sort", (jnp.ones((3, 4)),), interpret=True)
+
+
+def test_kernels_are_used_only_where_asked_for(monkeypatch):
+    assert not kernels.are_used(np.float32)
+    monkeypatch.setenv(kernels.SWITCH, "on")
+    assert not kernels.are_used(np.float32), "there is no GPU here"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(kernels, "_runs_here", lambda: True)
+    assert kernels.are_used(np.float32)
+    assert not kernels.are_used(np.float64)
+    monkeypatch.setenv(kernels.SWITCH, "off")
+    assert not kernels.are_used(np.float32)
+
+
+def test_steps_of_batches_of_batches_are_one_batch(monkeypatch):
+    """On a CPU a GPU's kind of program takes the ordinary way; here a quick one, whose answer is known."""
+
+    def quick(scenario, state, actions, turn_orders, correct_walls=False):
+        moved = state._replace(hp=state.hp + jnp.sum(actions))
+        return battle.Outcome(moved, jnp.float32(turn_orders[-1, 0]), state.alive[0], ~state.alive[0])
+
+    monkeypatch.setattr(kernels, "are_used", lambda dtype: True)
+    monkeypatch.setattr(battle, "step_plainly", quick)
+    battle_kernels._joined.cache_clear()
+    scenario = scenario_of("2s3z")
+    state, actions = battle.start(scenario), jnp.arange(30, dtype=jnp.int32).reshape(2, 3, 5)
+    orders = jnp.arange(3 * 8 * 10, dtype=jnp.int32).reshape(3, 8, 10)
+    step = jax.vmap(lambda actions, orders: battle.step(scenario, state, actions, orders))
+    outcome = jax.vmap(step, in_axes=(0, None))(actions, orders)
+    np.testing.assert_allclose(outcome.state.hp, state.hp + actions.sum(axis=-1)[..., None])
+    np.testing.assert_array_equal(outcome.reward, np.tile(orders[:, -1, 0], (2, 1)))
+    assert outcome.state.position.shape == (2, 3, 10, 2)
+    np.testing.assert_array_equal(outcome.state.position[1, 2], state.position)
+    battle_kernels._joined.cache_clear()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["2s3z", "27m_vs_30m"])
+def test_a_step_becomes_a_program_for_gpus(name):
+    """As far as that is known without one: Pallas translates all of it for Triton."""
+    state, actions, orders, _ = next(battles_under_way(name, 64, 1))
+    step = jax.jit(partial(battle_kernels.step_side_by_side, scenario_of(name)))
+    text = step.trace(state, actions, orders).lower(lowering_platforms=("cuda",)).as_text()
+    assert {"smaclite_begin", "smaclite_act", "smaclite_avoid"} <= set(text.replace('"', " ").split())
