@@ -135,7 +135,7 @@ def _kernel(
     """One program: reads what its battles are, carries the trace out, writes what became of them.
 
     For every access to memory Triton looks at all that is connected with it, in both directions, and at all that is
-    connected with that; with some thousand operations and a hundred accesses this takes many minutes. It does not
+    connected with that; with some thousand operations and a hundred accesses this takes minutes. It does not
     look out of a branch, nor through what a `while` carries. So all reading stands in a branch and all writing in a
     loop, which happen exactly once, as the compiler cannot know: `once` is read from memory. Constants connect as
     well: places are counted from `FAR` on, where the rules have no constants, and `far` takes it away again.
