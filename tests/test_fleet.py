@@ -144,6 +144,26 @@ def test_by_the_clock_who_joins_is_waited_for():
     assert found["covered"] > 0.1  # they have moved
 
 
+def test_a_process_that_hangs_does_not_stop_the_world(capsys, monkeypatch):
+    monkeypatch.setattr("diamond_attention.fleet.crew.SILENT", 30.0)  # until it has started
+    options = FleetOptions("spread-floor", agents=2, steps=6000, rate=500.0)
+    crew, field = crew_of(options), field_of(options)
+    try:
+        for number in range(2):
+            crew.join(number)
+        crew.actions(field.senses())
+        os.kill(crew.processes()[1], signal.SIGSTOP)
+        monkeypatch.setattr("diamond_attention.fleet.crew.SILENT", 3.0)
+        until, steps = time.monotonic() + 60, 0
+        while 1 in crew.actions(field.senses()) and time.monotonic() < until:
+            steps += 1
+        assert steps > 0
+        assert list(crew.processes()) == [0]
+        assert "agent 1 did not answer for 3 s and was ended" in capsys.readouterr().err
+    finally:
+        crew.close()
+
+
 def children_of(pid):
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, timeout=20)
     return [int(word) for word in found.stdout.split()]

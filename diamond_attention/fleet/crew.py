@@ -4,6 +4,7 @@ Both run the very same messages, tables and decisions (`robot/`); what differs i
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -125,6 +126,7 @@ class _Child:
         self.action: Any = None
         """What it last said; at first nothing."""
         self.listens = False
+        self._spoke = time.monotonic()
 
     def wait(self) -> None:
         """Until it hears what others send."""
@@ -141,12 +143,20 @@ class _Child:
     def act(self) -> None:
         self._take(self.answer())
 
+    def tell_if_it_reads(self, values: dict[str, Any]) -> None:
+        """What it senses by now, which is worth nothing later: a process that hangs must not stop the world."""
+        if select.select([], [self._pipes[0].fileno()], [], 0)[1]:  # type: ignore[union-attr]
+            self.tell(values)
+
     def act_as_last_said(self) -> None:
         report = self._lines.newest(0.0)
         if report is not None:
             self._take(report)
+        elif time.monotonic() - self._spoke > SILENT:
+            raise TimeoutError
 
     def _take(self, report: Mapping[str, Any]) -> None:
+        self._spoke = time.monotonic()
         self.action = report["action"]
         self.counts = Counter(report["counts"])
 
@@ -187,7 +197,8 @@ class Processes:
             for number in senses:
                 self._ask(number, _Child.wait)
         for number, sensed in senses.items():
-            self._ask(number, _Child.tell, sensed._asdict())
+            told = _Child.tell if self._rate is None else _Child.tell_if_it_reads
+            self._ask(number, told, sensed._asdict())
         if self._rate is None:
             self._one_step()
         else:
