@@ -21,6 +21,14 @@ SMALL = ["--policy.width=8", "--ppo.envs=8", "--ppo.steps=2", "--ppo.batch=16", 
 SMALL += ["--checkpoint-every=3"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_episodes_at_once():
+    """Two side by side, so that one program plays any number of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("diamond_attention.evaluation.evaluate.EPISODES_AT_ONCE", 2)
+        yield
+
+
 @pytest.fixture(scope="module")
 def group(tmp_path_factory):
     """Two seeds of a very small run, trained once through the command line."""

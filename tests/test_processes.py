@@ -177,6 +177,27 @@ def test_a_signal_to_one_stops_all_and_a_killed_one_ends_all_and_any_number_goes
     assert [status for status, _, _ in ends_of([alone])] == [130]
 
 
+@pytest.mark.long
+def test_one_that_only_falls_silent_counts_as_dead_within_a_minute(tmp_path):
+    """As a machine that vanishes: its connections stay open, and nothing comes through them."""
+    group = tmp_path / "group"
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=50", "--seeds=0,1")
+    two = group_of(2, *words, "--out", group)
+    wait_for_checkpoint(group, 2, 0, two)
+    worker = worker_of(two[1])
+    os.kill(worker, signal.SIGSTOP)
+    silent = time.monotonic()
+    try:
+        _, errors = two[0].communicate(timeout=90)
+        assert time.monotonic() - silent < 60
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        ends_of(two)
+    assert two[0].returncode == 1
+    assert "another process of this run ended or cannot be reached" in one_sentence(errors)
+    assert all(arrays_in(group, seed, checkpoints_of(group, seed)[-1]) for seed in (0, 1))
+
+
 # --- What can be put right ------------------------------------------------------------------------
 
 
