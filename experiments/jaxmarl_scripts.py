@@ -30,27 +30,29 @@ from diamond_attention.adapters.jaxmarl_env import WorldMultiAgentEnv
 
 
 class Reports:
-    """What a script says of itself, update by update, and when it said so."""
+    """What a script says of itself, update by update, and when it said so: a row each, written at once."""
 
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, to: Path) -> None:
+        self._file = to.open("w", newline="")
+        self._writer: Any = None
+        self.number, self.last = 0, {}
 
     def log(self, metrics: dict[str, Any]) -> None:
         numbers = {name: np.asarray(value) for name, value in metrics.items()}
         row = {name: float(value) for name, value in numbers.items() if value.ndim == 0}
-        self.rows.append({"second": round(time.perf_counter() - START, 1), **row})
+        self.last = {"second": round(time.perf_counter() - START, 1), **row}
+        if self._writer is None:
+            self._writer = csv.DictWriter(self._file, list(self.last), lineterminator="\n")
+            self._writer.writeheader()
+        self._writer.writerow(self.last)
+        self._file.flush()
+        self.number += 1
 
     def as_wandb(self) -> types.ModuleType:
         module = types.ModuleType("wandb")
         module.init = lambda **settings: None  # type: ignore[attr-defined]
         module.log = self.log  # type: ignore[attr-defined]
         return module
-
-    def write(self, to: Path) -> None:
-        with to.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]))
-            writer.writeheader()
-            writer.writerows(self.rows)
 
 
 def give_instead(world: str, agents: int | None) -> None:
@@ -81,16 +83,14 @@ def main() -> None:
         parser.error("name a world, or say --world-of-jaxmarl")
     if asked.world is not None:
         give_instead(asked.world, asked.agents)
-    reports = Reports()
+    reports = Reports(asked.rows)
     sys.modules["wandb"] = reports.as_wandb()
     os.environ.setdefault("WANDB_ENTITY", "")  # which their settings read
-    to = asked.rows.resolve()
     sys.path.insert(0, str(asked.script.parent.resolve()))
     sys.argv = [str(asked.script), *theirs]
     runpy.run_path(str(asked.script), run_name="__main__")
     jax.effects_barrier()
-    reports.write(to)
-    print(f"{len(reports.rows)} rows in {time.perf_counter() - START:.0f} s; the last: {reports.rows[-1]}")
+    print(f"{reports.number} rows in {time.perf_counter() - START:.0f} s; the last: {reports.last}")
 
 
 START = time.perf_counter()

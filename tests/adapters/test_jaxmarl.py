@@ -1,5 +1,10 @@
 """Every world as a JaxMARL environment, against the installed JaxMARL; `make test-extras` installs it."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +30,7 @@ SETTINGS = {
     "a user's own": {"agents": 3, "tasks": 2},
 }
 ENVS = 4
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_world_is_tried():
@@ -157,6 +163,28 @@ def test_vectors_are_taken_too():
     assert env.action_space("agent_0").shape == (2,)
     _, state = env.reset(jax.random.PRNGKey(0))
     env.step(jax.random.PRNGKey(1), state, dict.fromkeys(env.agents, jnp.ones(2)))
+
+
+SCRIPT = """
+import jax, wandb, jaxmarl
+from jaxmarl.environments.smax import HeuristicEnemySMAX, map_name_to_scenario
+
+wandb.init(project="", config={})
+for env in (jaxmarl.make("MPE_simple_spread_v3"), HeuristicEnemySMAX(scenario=map_name_to_scenario("3s5z"))):
+    seen, _ = env.reset(jax.random.PRNGKey(0))
+    wandb.log({"agents": env.num_agents, "choices": env.action_space(env.agents[0]).n, "all": seen["agent_0"]})
+"""
+
+
+@pytest.mark.parametrize(("world", "rows"), [("spread", ["4,5", "4,5"]), ("smaclite", ["5,11", "8,14"])])
+def test_a_script_of_jaxmarl_s_is_handed_the_world_whatever_it_asks_for(world, rows, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, ROOT / "experiments" / "jaxmarl_scripts.py", "script.py", world, "--rows", "rows.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    head, *lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert head == "second,agents,choices"
+    assert [re.sub(r"\.0\b", "", line.split(",", 1)[1]) for line in lines] == rows
 
 
 WRONG = {
