@@ -180,5 +180,7 @@ def test_a_step_becomes_a_program_for_gpus(name):
     """As far as that is known without one: Pallas translates all of it for Triton."""
     state, actions, orders, _ = next(battles_under_way(name, 64, 1))
     step = jax.jit(partial(battle_kernels.step_side_by_side, scenario_of(name)))
-    text = step.trace(state, actions, orders).lower(lowering_platforms=("cuda",)).as_text()
+    gpu = jax.sharding.AbstractDevice(device_kind="NVIDIA H200", num_cores=132, platform="gpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=gpu)):
+        text = step.trace(state, actions, orders).lower(lowering_platforms=("cuda",)).as_text()
     assert {"smaclite_begin", "smaclite_act", "smaclite_avoid"} <= set(text.replace('"', " ").split())

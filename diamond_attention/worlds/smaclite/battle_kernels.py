@@ -81,6 +81,8 @@ def step_side_by_side(
     # Compiled apart, so that what is called in every tick is one program.
     run_begin, run_act = (jax.jit(partial(run, each, f"smaclite_{each.__name__}")) for each in (begin, act))
     find_ways = jax.jit(partial(avoid_side_by_side, scenario, correct_walls=correct_walls, interpret=interpret))
+    # Handed over, or the compiler would make them anew in every tick.
+    constants = tuple(map(jnp.asarray, (scenario.ids, scenario.radius, scenario.speed, scenario.flies)))
 
     # Which ground is free is a large table, and asking it is better left to XLA.
     each = partial(jax.vmap, in_axes=-1, out_axes=-1)
@@ -90,13 +92,18 @@ def step_side_by_side(
     collected = jnp.zeros(state.hp.shape[-1:], state.hp.dtype)
     # Written out: a loop would copy what it carries.
     for turn_order in turn_orders:
-        velocity, dropped = find_ways(state, decision)
+        velocity, dropped = find_ways(state, decision, constants)
         state, decision, collected = run_act((state, decision, velocity, dropped, turn_order, orders, collected))
     return each(partial(battle.end, scenario))(state, collected)
 
 
 def avoid_side_by_side(
-    scenario: Scenario, state: battle.BattleState, decision: battle.Decision, correct_walls: bool, interpret: bool
+    scenario: Scenario,
+    state: battle.BattleState,
+    decision: battle.Decision,
+    constants: tuple[Array, ...],
+    correct_walls: bool,
+    interpret: bool,
 ) -> tuple[Vector, Int[Array, "unit battle"]]:
     intention = decision.intention
 
@@ -121,6 +128,6 @@ def avoid_side_by_side(
         "smaclite_avoid",
         (state.position, state.velocity, intention.velocity, state.alive),
         (state.position, state.velocity, intention.velocity, intention.capped, state.alive),
-        tuple(map(jnp.asarray, (scenario.ids, scenario.radius, scenario.speed, scenario.flies))),
+        constants,
         interpret,
     )
