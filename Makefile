@@ -20,11 +20,15 @@ TORCH_BIN := $(TORCH_VENV)/bin
 SITE_VENV := .venv-site
 SITE_BIN := $(SITE_VENV)/bin
 
+# And what builds and checks a release.
+RELEASE_VENV := .venv-release
+RELEASE_BIN := $(RELEASE_VENV)/bin
+
 # And what drives a browser; node and Chromium are the system's.
 WEB_VENV := .venv-web
 WEB_BIN := $(WEB_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-web test-fleet lint clean
+.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-release test-web test-fleet lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
@@ -77,19 +81,24 @@ test-fleet: $(VENV)/.installed-for-tests
 	  { echo "$$program is missing; on Debian: apt-get install iproute2 mosquitto" >&2; exit 2; }; done
 	$(BIN)/python -m pytest tests/test_robot_transports.py tests/test_fleet_page.py -rs
 
-# Open build/site/index.html. A warning is an error: a link to nowhere, a page in no list, a block that fails.
+# Look at it with `python -m http.server -d build/site`. A warning is an error: a link to nowhere, a page in no list, a
+# block that fails.
 site: $(SITE_VENV)/.installed
 	$(SITE_BIN)/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env -c docs/site -b html . build/site
 
 test-site: site
 	$(SITE_BIN)/python -m pytest tests/site
 
+# The files for a package index, in empty environments of every Python that is here.
+test-release: $(RELEASE_VENV)/.installed
+	$(RELEASE_BIN)/python -m pytest --confcutdir tests/release tests/release/test_release.py
+
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python $(SITE_VENV)/bin/python $(WEB_VENV)/bin/python:
+$(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VENV)/bin/python $(SITE_VENV)/bin/python $(RELEASE_VENV)/bin/python $(WEB_VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed; name one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(@D)/..
@@ -124,10 +133,15 @@ $(WEB_VENV)/.installed: $(WEB_VENV)/bin/python pyproject.toml constraints.txt
 	  --editable '.[test,browser]'
 	@touch $@
 
+$(RELEASE_VENV)/.installed: $(RELEASE_VENV)/bin/python pyproject.toml constraints.txt
+	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  build twine uv pytest pytest-timeout
+	@touch $@
+
 $(SITE_VENV)/.installed: $(SITE_VENV)/bin/python pyproject.toml constraints.txt
 	$(SITE_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  --editable '.[site]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) $(SITE_VENV) $(WEB_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VMAS_VENV) $(EXTRAS_VENV) $(TORCH_VENV) $(SITE_VENV) $(RELEASE_VENV) $(WEB_VENV) .jax_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

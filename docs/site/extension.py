@@ -127,7 +127,8 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
         return None
     found: Any = import_module(info["module"])
     for name in info["fullname"].split("."):
-        found = inspect.getattr_static(found, name, None)
+        # Of a class as it is written there, a property say; the package's own names come when asked for.
+        found = inspect.getattr_static(found, name, None) if inspect.isclass(found) else getattr(found, name, None)
     found = inspect.unwrap(getattr(found, "fget", None) or getattr(found, "__func__", found))
     try:
         file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
@@ -192,10 +193,11 @@ def documented(where: str, name: str, defined: str) -> str:
     found = getattr(import_module(where), name)
     if inspect.isclass(found):
         lines = [f".. autoclass:: {where}.{name}", "   :members:", "   :undoc-members:"]
-    elif callable(found):
+    elif inspect.isroutine(found):
         lines = [f".. autofunction:: {where}.{name}"]
     else:  # its docstring stands below it where it is defined, which nobody can ask the value for
-        said = ModuleAnalyzer.for_module(defined).find_attr_docs().get(("", name), [])
+        below = ModuleAnalyzer.for_module(defined).find_attr_docs().get(("", name))
+        said = below or inspect.getdoc(import_module(defined)).splitlines()
         lines = [f".. py:data:: {where}.{name}", "", *(f"   {line}" for line in said)]
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
