@@ -15,13 +15,20 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from diamond_attention.initialise import orthogonal_linear
 
 
+def linear(layer: eqx.nn.Linear, *parts: Float[Array, "*row _"]) -> Float[Array, "*row out"]:
+    """W x + b of every row, whose features come in parts: each meets its own columns of W, and nothing is joined."""
+    rows_of_weights = jnp.split(layer.weight.T, np.cumsum([part.shape[-1] for part in parts])[:-1])
+    return sum(map(jnp.matmul, parts, rows_of_weights)) + layer.bias  # type: ignore[operator, return-value]
+
+
 class Projection(eqx.Module):
-    """Two linear layers around a SiLU, then LayerNorm.
+    """Two linear layers around a SiLU, then LayerNorm; of every row by itself.
 
     The normalisation is not decoration. With identical agents the rank reaches the logits only through the
     *scale* of one summand; without it that signal is about 1e-5 at first, and XOR stays on its saddle for ever.
@@ -29,22 +36,22 @@ class Projection(eqx.Module):
 
     first: eqx.nn.Linear
     second: eqx.nn.Linear
-    norm: eqx.nn.LayerNorm
 
     def __init__(self, features: int, width: int, *, key: PRNGKeyArray):
         first_key, second_key = jax.random.split(key)
         self.first = orthogonal_linear(features, width, scale=2**0.5, key=first_key)
         self.second = orthogonal_linear(width, width, scale=1.0, key=second_key)
-        # The linear layer that reads the result has its own scale and offset; two sets of them would only be slower.
-        self.norm = eqx.nn.LayerNorm(width, use_weight=False, use_bias=False)
 
-    def __call__(self, token: Float[Array, " feature"]) -> Float[Array, " width"]:
-        return self.norm(self.second(jax.nn.silu(self.first(token))))
+    def __call__(self, *parts: Float[Array, "*row _"]) -> Float[Array, "*row width"]:
+        # LayerNorm, in float32. The layer that reads it has its own scale and offset; two sets would only be slower.
+        wide = linear(self.second, jax.nn.silu(linear(self.first, *parts))).astype(jnp.float32)
+        wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        return (wide * jax.lax.rsqrt(jnp.mean(wide**2, axis=-1, keepdims=True) + 1e-5)).astype(parts[0].dtype)
 
 
 class BlockOutput(NamedTuple):
-    tasks: Float[Array, "task 2*width"]  # having seen agents
-    agents: Float[Array, "agent 2*width"]  # having seen tasks
+    tasks: tuple[Float[Array, "task width"], Float[Array, "task width"]]  # what they saw of agents ⊕ themselves
+    agents: tuple[Float[Array, "agent width"], Float[Array, "agent width"]]  # what they saw of tasks ⊕ themselves
     weights: Float[Array, "task agent"]  # P, the mean over heads: what acted, so figures cannot drift from it
 
 
@@ -71,7 +78,7 @@ class DiamondBlock(eqx.Module):
         keep_probability: float = 1.0,
     ) -> BlockOutput:
         """`score_terms` is M, one for each head. `kept` is the dropout ablation's mask on the weights."""
-        agent_values, task_values = jax.vmap(self.agent_values)(agents), jax.vmap(self.task_values)(tasks)
+        agent_values, task_values = linear(self.agent_values, agents), linear(self.task_values, tasks)
         to_tasks, to_agents, every_weights = [], [], []
         size = tasks.shape[-1] // score_terms.shape[0]
         for head in range(score_terms.shape[0]):
@@ -83,11 +90,8 @@ class DiamondBlock(eqx.Module):
             to_tasks.append(small_product(weights, agent_values[:, own]))
             to_agents.append(small_product(weights.T, task_values[:, own]))
             every_weights.append(weights)
-        return BlockOutput(
-            tasks=jnp.concatenate([*to_tasks, tasks], axis=-1),
-            agents=jnp.concatenate([*to_agents, agents], axis=-1),
-            weights=jnp.mean(jnp.stack(every_weights), axis=0),
-        )
+        seen = (jnp.concatenate(to_tasks, axis=-1), tasks), (jnp.concatenate(to_agents, axis=-1), agents)
+        return BlockOutput(*seen, jnp.mean(jnp.stack(every_weights), axis=0))
 
 
 def small_product(left: Float[Array, "row inner"], right: Float[Array, "inner column"]) -> Float[Array, "row column"]:
@@ -103,8 +107,8 @@ def small_product(left: Float[Array, "row inner"], right: Float[Array, "inner co
 def softmax_or_zero(scores: Float[Array, "row column"]) -> Float[Array, "row column"]:
     """Softmax over columns; a row in which everything is hidden gives zeros, not NaN, also in gradients."""
     visible = scores > -jnp.inf
-    peak = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-    peak = jax.lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0.0))
+    peak = jnp.max(jax.lax.stop_gradient(scores), axis=-1, keepdims=True, initial=-jnp.inf)
+    peak = jnp.where(jnp.isfinite(peak), peak, 0.0)
     # The inner where keeps exp away from -inf, whose gradient would be 0 * inf.
     exponentials = jnp.where(visible, jnp.exp(jnp.where(visible, scores, peak) - peak), 0.0)
     total = jnp.sum(exponentials, axis=-1, keepdims=True)
@@ -113,4 +117,4 @@ def softmax_or_zero(scores: Float[Array, "row column"]) -> Float[Array, "row col
 
 def presence_term(present: Bool[Array, " task"], agent_present: Bool[Array, " agent"]) -> Float[Array, "task agent"]:
     """-inf wherever the task or the agent is absent: padding neither attends nor is attended to."""
-    return jnp.where(present[:, None] & agent_present[None, :], 0.0, -jnp.inf)
+    return jnp.where(present[:, None] & agent_present[None, :], jnp.float32(0.0), -jnp.inf)

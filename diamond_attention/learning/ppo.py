@@ -104,13 +104,12 @@ def update(learner: Learner, state: PpoState) -> tuple[PpoState, dict[str, Array
 def computing_in(precision: Precision, policy: Policy) -> Policy:
     """The same policy with its linear layers in that precision; everything else stays float32."""
 
-    def is_linear(module: Any) -> bool:
-        return isinstance(module, eqx.nn.Linear)
-
     def cast(module: Any) -> Any:
-        return jax.tree.map(lambda x: x.astype(precision), module) if is_linear(module) else module
+        return jax.tree.map(lambda x: x.astype(precision), module) if isinstance(module, eqx.nn.Linear) else module
 
-    return policy if precision == "float32" else jax.tree.map(cast, policy, is_leaf=is_linear)
+    if precision == "float32":
+        return policy
+    return jax.tree.map(cast, policy, is_leaf=lambda x: isinstance(x, eqx.nn.Linear))
 
 
 class Progress(NamedTuple):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from diamond_attention.attention import DiamondBlock, Projection, presence_term
+from diamond_attention.attention import DiamondBlock, Projection, linear, presence_term
 from diamond_attention.initialise import orthogonal_linear
 from diamond_attention.view import AgentView, TeamView
 
@@ -36,12 +36,12 @@ class CommonCritic(eqx.Module):
         self.value = orthogonal_linear(width, 1, scale=1.0, key=next(keys))
 
     def __call__(self, view: TeamView, views: AgentView | None = None, policy: Any = None) -> Float[Array, ""]:
-        agents, tasks = jax.vmap(self.embed_agent)(view.agents), jax.vmap(self.embed_task)(view.tasks)
+        agents, tasks = self.embed_agent(view.agents), self.embed_task(view.tasks)
         seen = self.block(tasks, agents, presence_term(view.task_present, view.agent_present)[None])
-        agents, tasks = jax.vmap(self.agent_projection)(seen.agents), jax.vmap(self.task_projection)(seen.tasks)
+        agents, tasks = self.agent_projection(*seen.agents), self.task_projection(*seen.tasks)
         counts = jnp.log1p(jnp.stack([jnp.sum(view.agent_present), jnp.sum(view.task_present)]))
         means = [mean_of_present(agents, view.agent_present), mean_of_present(tasks, view.task_present)]
-        return self.value(jax.nn.silu(self.hidden(jnp.concatenate([*means, counts]))))[0]
+        return self.value(jax.nn.silu(linear(self.hidden, *means, counts)))[0]
 
 
 def mean_of_present(tokens: Float[Array, "token width"], present: Bool[Array, " token"]) -> Float[Array, " width"]:

@@ -1,11 +1,9 @@
-"""The policy of the paper: three Diamond Attention blocks and a head, for one agent's view.
+"""The policy of the paper, for one agent's view of any number of agents and tasks: three blocks and a head.
 
-    1. tasks × agents, masked
-    2. agent-weighted tasks × agents, masked again
-    3. agent-weighted tasks × the viewer's own token: one vector for each task (to choose a task), or one of fixed
-       length (for a continuous action). Where only some actions concern tasks, two linear layers stand in its place.
-
-Nothing depends on how many agents or tasks there are.
+1. tasks × agents, masked
+2. agent-weighted tasks × agents, masked again
+3. agent-weighted tasks × the viewer's own token: one vector for each task (to choose a task), or one of fixed
+   length (for a continuous action). Where only some actions concern tasks, two linear layers stand in its place.
 """
 
 import jax
@@ -41,8 +39,8 @@ class DiamondPolicy(DiamondWeights):
 
     def __call__(self, view: AgentView) -> tuple[Distribution, Attention]:
         precision = self.embed_agent.first.weight.dtype
-        agents = jax.vmap(self.embed_agent)(view.agents.astype(precision))
-        tasks = jax.vmap(self.embed_task)(view.tasks.astype(precision))
+        agents = self.embed_agent(view.agents.astype(precision))
+        tasks = self.embed_task(view.tasks.astype(precision))
         present = presence_term(view.task_present, view.agent_present)
 
         def attend(block: int, tasks: Array, agents: Array, score_terms: Array):
@@ -50,12 +48,12 @@ class DiamondPolicy(DiamondWeights):
             return self.blocks[block](tasks, agents, score_terms, kept, 1.0 - self.dropout_rate)
 
         first = attend(0, tasks, agents, present + self.rank_terms(0, view.ranks))
-        tasks = jax.vmap(self.task_projections[0])(first.tasks)
-        agents = jax.vmap(self.agent_projections[0])(first.agents)
+        tasks = self.task_projections[0](*first.tasks)
+        agents = self.agent_projections[0](*first.agents)
 
         second = attend(1, tasks, agents, present + self.rank_terms(1, view.ranks))
-        tasks = jax.vmap(self.task_projections[1])(second.tasks)
-        viewer = self.agent_projections[1](second.agents[0])
+        tasks = self.task_projections[1](*second.tasks)
+        viewer = self.agent_projections[1](*(rows[0] for rows in second.agents))
 
         if isinstance(self.head, ActOrChooseTaskHead):
             return self.head(viewer, tasks, view), (first.weights, second.weights)
@@ -64,12 +62,12 @@ class DiamondPolicy(DiamondWeights):
             third = attend(2, tasks, viewer[None], present[None, :, :1])
             shown = (first.weights, second.weights, third.weights)
             if isinstance(self.head, ChooseTaskHead):
-                return self.head(third.agents[0], third.tasks, view), shown
-            return self.head(third.agents[0]), shown
+                return self.head(third.agents, third.tasks, view), shown
+            return self.head(*(rows[0] for rows in third.agents)), shown
         assert isinstance(self.head, ContinuousHead)
         kept = None if view.noise is None else view.noise[2, :, 0]
-        viewer, weights = self.choice(tasks, viewer, view.task_present, kept, 1.0 - self.dropout_rate)
-        return self.head(viewer), (first.weights, second.weights, weights[:, None])
+        seen, weights = self.choice(tasks, viewer, view.task_present, kept, 1.0 - self.dropout_rate)
+        return self.head(seen, viewer), (first.weights, second.weights, weights[:, None])
 
     def rank_terms(self, block: int, ranks: Float32[Array, " agent"]) -> Float[Array, "head 1 agent"]:
         """What ranks add to the scores of a block, in each of its heads. The only place where ranks enter."""

@@ -9,6 +9,8 @@ from diamond_attention.attention import Projection, small_product
 from diamond_attention.distributions.categorical import Categorical
 from diamond_attention.view import AgentView
 
+Parts = tuple[Float[Array, "row width"], Float[Array, "row width"]]
+
 
 class ChooseTaskHead(eqx.Module):
     """One logit for each task: how well that task's vector fits the viewer's."""
@@ -21,11 +23,11 @@ class ChooseTaskHead(eqx.Module):
         self.viewer_projection = Projection(features, width, key=viewer_key)
         self.task_projection = Projection(features, width, key=task_key)
 
-    def __call__(self, viewer: Float[Array, " f"], tasks: Float[Array, "task f"], view: AgentView) -> Categorical:
+    def __call__(self, viewer: Parts, tasks: Parts, view: AgentView) -> Categorical:
         # A product rather than a sum of the two: the rank sits in the viewer's vector, and only a product
         # lets it change which task is preferred from the first update on.
-        query = self.viewer_projection(viewer)
-        keys = jax.vmap(self.task_projection)(tasks)
+        query = self.viewer_projection(*viewer)[0]
+        keys = self.task_projection(*tasks)
         # Divided by the fourth root of the width. By the square root, as in attention, ranks move the logits so
         # little that learning takes twice as long; undivided, the first policies are too peaked for sparse n=k=5.
         logits = small_product(keys, query[:, None])[:, 0].astype(jnp.float32) / query.shape[0] ** 0.25

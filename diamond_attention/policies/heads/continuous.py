@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from diamond_attention.attention import small_product, softmax_or_zero
+from diamond_attention.attention import linear, small_product, softmax_or_zero
 from diamond_attention.distributions.gaussian import Gaussian
 from diamond_attention.initialise import orthogonal_linear
 
@@ -29,15 +29,14 @@ class ChoiceBlock(eqx.Module):
         task_present: Bool[Array, " task"],
         kept: Bool[Array, " task"] | None = None,
         keep_probability: float = 1.0,
-    ) -> tuple[Float[Array, " 2*width"], Float[Array, " task"]]:
-        """The viewer having seen the tasks, and what it gave to each."""
+    ) -> tuple[Float[Array, " width"], Float[Array, " task"]]:
+        """What the viewer saw of the tasks, and what it gave to each."""
         scores = small_product(tasks, viewer[:, None])[:, 0] / jnp.sqrt(tasks.shape[-1])
-        scores = scores + jnp.where(task_present, 0.0, -jnp.inf)  # float32, and so is the softmax
+        scores = scores + jnp.where(task_present, jnp.float32(0.0), -jnp.inf)  # float32, and so is the softmax
         weights = softmax_or_zero(scores[None])[0].astype(tasks.dtype)
         if kept is not None:
             weights = jnp.where(kept, weights / keep_probability, 0.0)
-        seen = small_product(weights[None], jax.vmap(self.task_values)(tasks))[0]
-        return jnp.concatenate([seen, viewer]), weights
+        return small_product(weights[None], linear(self.task_values, tasks))[0], weights
 
 
 class ContinuousHead(eqx.Module):
@@ -53,5 +52,5 @@ class ContinuousHead(eqx.Module):
         self.mean = orthogonal_linear(width, components, scale=0.01, key=mean_key)
         self.log_std = jnp.zeros(components)
 
-    def __call__(self, viewer: Float[Array, " f"]) -> Gaussian:
-        return Gaussian(self.mean(jax.nn.silu(self.hidden(viewer))).astype(jnp.float32), self.log_std)
+    def __call__(self, *viewer: Float[Array, " _"]) -> Gaussian:
+        return Gaussian(self.mean(jax.nn.silu(linear(self.hidden, *viewer))).astype(jnp.float32), self.log_std)
