@@ -17,7 +17,8 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
     At a step in `join` the next agent comes, at one in `kill` the first of those who are there is killed.
     """
     killed: list[int] = []
-    memory, stopped = 0.0, False
+    memory: float | None = None
+    stopped = False
     progress.begin("fleet", field.steps, 0, "steps of the fleet")
     try:
         for number in field.present.nonzero()[0].tolist():
@@ -32,7 +33,7 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
                 break
             _one_step(field, crew)
             if field.step == min(SETTLED, field.steps):
-                memory = crew.memory()
+                memory = round(crew.memory(), 1)
             progress.advance(field.step, {"score": field.score})
     except KeyboardInterrupt:
         stopped = True
@@ -44,7 +45,7 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
         "killed": killed,
         "messages": dict(crew.counts()),
         "deadlines missed by the world": crew.late,
-        "MB of the largest robot, settled": round(memory, 1),
+        "MB of the largest robot, settled": memory,
         "MB of the largest robot, at the end": round(crew.memory(), 1),
     }
 
