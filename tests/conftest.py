@@ -1,7 +1,13 @@
 """Tests run on the CPU and share compiled programs, also with the processes they start."""
 
 import os
+import signal
+import threading
 from pathlib import Path
+
+# Whoever starts the tests in the background hands on that Ctrl-C is ignored; some of them send it to their children.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))

@@ -49,6 +49,7 @@ def test_a_robot_in_step_waits_for_what_was_sent_and_answers():
         "--in-step", "--seed", 3,
     )  # fmt: skip
     peer, seal = addresses((LOOPBACK, other), [(LOOPBACK, own)]), Seal(bytes.fromhex(KEY), "fleet")
+    assert json.loads(robot.stdout.readline()) == {"listening": 0}
     tell(robot, SENSED)
     assert json.loads(robot.stdout.readline()) == {"sent": 0}
     said = seal.read(peer.receive(5))

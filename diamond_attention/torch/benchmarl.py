@@ -70,7 +70,7 @@ def policies_of(experiment: Experiment) -> list[DiamondPolicy]:
 
 
 class _AndRanks:
-    """A class, since BenchMARL pickles tasks."""
+    """A class: BenchMARL saves tasks with an experiment, and a function within another cannot be saved."""
 
     def __init__(self, task: TaskClass, hold: int | str):
         self.task, self.hold = task, hold
