@@ -28,17 +28,21 @@ RELEASE_BIN := $(RELEASE_VENV)/bin
 WEB_VENV := .venv-web
 WEB_BIN := $(WEB_VENV)/bin
 
-.PHONY: demo test test-long test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-release test-web test-fleet lint clean
+.PHONY: demo test test-long test-kernels test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-release test-web test-fleet lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/diamond demo
 
 test: $(VENV)/.installed-for-tests lint
-	$(BIN)/python -m pytest -m 'not long' -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m 'not long and not kernels' -n auto --maxprocesses 4 --dist loadfile
 
 # What trains, benches or films for ten seconds and more.
 test-long: $(VENV)/.installed-for-tests
 	$(BIN)/python -m pytest tests -m long -n auto --maxprocesses 4 --dist loadfile
+
+# Kernels of battles on the large maps, and whether Triton takes them; minutes each.
+test-kernels: $(VENV)/.installed-for-tests
+	$(BIN)/python -m pytest tests/smaclite/test_battle_kernels.py -m kernels --timeout 1800
 
 # The same arithmetic as XLA compiles it for users; `make test` asks it for programs that compile quickly instead. Both
 # share one cache, since the flags are part of a program's name there.

@@ -48,9 +48,9 @@ def assert_equal_but_for_close_calls(expected, found, count, allowed):
     ("name", "count", "steps"),
     [
         ("2s3z", 48, 6),
-        pytest.param("MMM2", 48, 14, marks=pytest.mark.long),
-        pytest.param("bane_vs_bane", 32, 10, marks=pytest.mark.long),
-        pytest.param("2c_vs_64zg", 32, 10, marks=pytest.mark.long),
+        pytest.param("MMM2", 48, 14, marks=pytest.mark.kernels),
+        pytest.param("bane_vs_bane", 32, 10, marks=pytest.mark.kernels),
+        pytest.param("2c_vs_64zg", 32, 10, marks=pytest.mark.kernels),
     ],
 )
 def test_a_step_in_lanes_is_the_ordinary_step(name, count, steps, monkeypatch):
@@ -174,7 +174,7 @@ def test_steps_of_batches_of_batches_are_one_batch(monkeypatch):
     battle_kernels._joined.cache_clear()
 
 
-@pytest.mark.long
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", ["2s3z", "27m_vs_30m"])
 def test_a_step_becomes_a_program_for_gpus(name):
     """As far as that is known without one: Pallas translates all of it for Triton."""
