@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import typing
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -72,23 +73,33 @@ def parse_train(preset: str, arguments: Sequence[str], command: str = "train") -
         known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)
         settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
     own = settings.method.name.replace("-", "_")  # tyro writes it with - again
-    method_names = Literal[tuple(METHODS)]  # type: ignore[valid-type]
+    typed, options = _typed(type(settings.world), type(settings.policy), own, type(settings.method), tuple(METHODS))
+    default = typed(**{**_fields(settings), "method": settings.method.name, own: settings.method})
+    parsed = read_options(options, arguments, f"diamond {command} {preset}", options(settings=default))
+    values = _fields(parsed.settings)
+    values["method"] = values.pop(own)
+    return TrainOptions(**{**_fields(parsed), "settings": Settings(**values)})
+
+
+@cache
+def _typed(world: type, policy: type, own: str, method: type, methods: tuple[str, ...]) -> tuple[type, type]:
+    """Settings and TrainOptions of a world, a policy and a method; the same class each time, so tyro reads it once."""
+    method_names = Literal[methods]  # type: ignore[valid-type]
     typed = dataclasses.make_dataclass(
         "Settings",
         [
-            ("world", type(settings.world)),
-            ("policy", type(settings.policy)),
+            ("world", world),
+            ("policy", policy),
             (
                 "method",
                 Annotated[method_names, tyro.conf.arg(help="How to learn; each has its own settings.")],
             ),
-            (own, type(settings.method), dataclasses.field(default=settings.method)),
+            (own, method, dataclasses.field(default=None)),  # given every time; without one `Settings.ppo` is in its way
         ],
         bases=(Settings,),
         frozen=True,
         kw_only=True,
     )
-    default = typed(**{**_fields(settings), "method": settings.method.name, own: settings.method})
     options = dataclasses.make_dataclass(
         "TrainOptions",
         [("settings", Annotated[typed, tyro.conf.arg(name="")])],
@@ -97,10 +108,7 @@ def parse_train(preset: str, arguments: Sequence[str], command: str = "train") -
         kw_only=True,
         namespace={"__doc__": TrainOptions.__doc__},
     )
-    parsed = read_options(options, arguments, f"diamond {command} {preset}", options(settings=default))
-    values = _fields(parsed.settings)
-    values["method"] = values.pop(own)
-    return TrainOptions(**{**_fields(parsed), "settings": Settings(**values)})
+    return typed, options
 
 
 def _word_after(option: str, arguments: Sequence[str]) -> str | None:

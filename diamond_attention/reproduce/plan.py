@@ -81,8 +81,9 @@ def train_step(group: Group, scale: Scale, seeds: Sequence[int], folder: Path) -
 def training(group: Group, scale: Scale) -> tuple[Words, Settings]:
     """What `diamond train` is told of a group, and the settings that it makes of it."""
     preset, *options = group.train
-    words = (preset, *options, *shortened(parse_train(preset, options).settings, scale))
-    return words, parse_train(preset, words[1:]).settings
+    settings = parse_train(preset, options).settings
+    words = (*group.train, *shortened(settings, scale))
+    return words, settings if words == group.train else parse_train(preset, words[1:]).settings
 
 
 def runs_in(folder: Path, group: Group, scale: Scale) -> list[Run]:
