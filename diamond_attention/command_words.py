@@ -73,7 +73,8 @@ def parse_train(preset: str, arguments: Sequence[str], command: str = "train") -
         known(f"--policy.kind is {shown(kind)}, which does not exist", kind, POLICIES)
         settings = dataclasses.replace(settings, policy=POLICIES[kind].settings())
     own = settings.method.name.replace("-", "_")  # tyro writes it with - again
-    typed, options = _typed(type(settings.world), type(settings.policy), own, type(settings.method), tuple(METHODS))
+    classes: list[Any] = [type(part) for part in (settings.world, settings.policy, settings.method)]
+    typed, options = _typed(own, tuple(METHODS), *classes)
     default = typed(**{**_fields(settings), "method": settings.method.name, own: settings.method})
     parsed = read_options(options, arguments, f"diamond {command} {preset}", options(settings=default))
     values = _fields(parsed.settings)
@@ -82,8 +83,8 @@ def parse_train(preset: str, arguments: Sequence[str], command: str = "train") -
 
 
 @cache
-def _typed(world: type, policy: type, own: str, method: type, methods: tuple[str, ...]) -> tuple[type, type]:
-    """Settings and TrainOptions of a world, a policy and a method; the same class each time, so tyro reads it once."""
+def _typed(own: str, methods: tuple[str, ...], world: type, policy: type, method: type) -> tuple[type, type]:
+    """Settings and TrainOptions of a world, a policy and a method; the same ones each time, for tyro to read once."""
     method_names = Literal[methods]  # type: ignore[valid-type]
     typed = dataclasses.make_dataclass(
         "Settings",
@@ -94,7 +95,8 @@ def _typed(world: type, policy: type, own: str, method: type, methods: tuple[str
                 "method",
                 Annotated[method_names, tyro.conf.arg(help="How to learn; each has its own settings.")],
             ),
-            (own, method, dataclasses.field(default=None)),  # given every time; without one `Settings.ppo` is in its way
+            # Given every time; without a default here, `ppo` of Settings would be taken for one.
+            (own, method, dataclasses.field(default=None)),
         ],
         bases=(Settings,),
         frozen=True,
