@@ -2,7 +2,7 @@
 
     python experiments/baseline_results.py
 
-measures decisions anew and writes results/decisions.json; run it on an otherwise idle machine.
+measures decisions anew and writes diamond_attention/reports/decisions.json; run it on an otherwise idle machine.
 """
 
 import json
@@ -17,6 +17,7 @@ from diamond_attention.bench.decisions import TEAM_SIZES, measure_decisions
 from diamond_attention.evaluation.statistics import score_interval, seed_interval
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.diamond_settings import MASKS
+from diamond_attention.reports import decisions as timed
 from diamond_attention.reports.paper import PAPER_XOR, TRAINED_AND_PLAYED
 from diamond_attention.reports.tables import markdown_table
 from diamond_attention.runs.environment import describe_environment
@@ -24,7 +25,6 @@ from diamond_attention.runs.presets import PRESETS, with_method
 from diamond_attention.runs.settings import described_as
 from diamond_attention.worlds.spread import Spread
 
-DECISIONS = result_rows.RESULTS / "decisions.json"
 CROSS_CHECK = result_rows.RESULTS / "mappo_cross_check.csv"
 TUNING = result_rows.RESULTS / "baseline_tuning.csv"
 OURS = ("rank", "none", "dropout")
@@ -87,15 +87,14 @@ def measure() -> None:
         key = described_as(settings).key
         found.append({"policy": key, "method": name, "decisions": measure_decisions(settings)})
         print(key, *(f"{row['median_milliseconds']:.3f}" for row in found[-1]["decisions"]), flush=True)
-    DECISIONS.write_text(json.dumps({"environment": describe_environment(), "measured": found}, indent=1) + "\n")
+    timed.FILE.write_text(json.dumps({"environment": describe_environment(), "measured": found}, indent=1) + "\n")
 
 
 def decisions() -> str:
     """Median milliseconds of one decision by team size; of those that decide together, of the team's."""
     table = []
-    for each in json.loads(DECISIONS.read_text())["measured"]:
-        policy = described(each["policy"], Spread())
-        times = {row["agents"]: row["median_milliseconds"] for row in each["decisions"]}
+    for key, times in timed.times().items():
+        policy = described(key, Spread())
         label = f"Diamond Attention, {policy.label}" if policy.key in MASKS else policy.label
         table.append([label, policy.robot_needs, *(f"{times[size]:.2f}" for size in TEAM_SIZES)])
     return markdown_table(["policy", "a robot needs", *(f"{size} agents, ms" for size in TEAM_SIZES)], table)

@@ -333,6 +333,9 @@ def test_labels_say_what_a_method_was_told_and_what_it_plays():
     )
     assert told == "two rounds with neighbours, a task of its own"
     assert not_told == "two rounds with neighbours"
+    # In XOR a player is told nothing of its peers, so that it need not tell them apart.
+    flat = [described_as(with_method(world, "mappo")).robot_needs for world in (spread, PRESETS["xor"][1])]
+    assert flat == ["peers in a fixed order; one team size", "nothing; one team size"]
 
 
 @pytest.mark.parametrize("kind", ["flat", "mat", "gsa", "ph-marl"])

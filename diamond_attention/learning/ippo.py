@@ -9,7 +9,7 @@ from diamond_attention.learning.mappo import WIDTH
 from diamond_attention.learning.ppo_method import PPO, begin_with
 from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
 from diamond_attention.policies.flat import FlatSettings, OwnCritic, observation_size
-from diamond_attention.policies.kind import ONE_SIZE, Described, KindSettings
+from diamond_attention.policies.kind import Described, KindSettings, needs_of_flat
 from diamond_attention.worlds.contract import World
 
 
@@ -30,5 +30,7 @@ IPPO = PPO._replace(
     settings=IppoSettings,
     policy=FlatSettings(),
     begin=begin_with(own_critic),
-    described=lambda policy, world: Described("ippo", "IPPO", colour="#aa4499", place=21, needs=ONE_SIZE),
+    described=lambda policy, world: Described(
+        "ippo", "IPPO", colour="#aa4499", place=21, needs=needs_of_flat(world.sees_peers)
+    ),
 )

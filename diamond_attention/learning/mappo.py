@@ -7,7 +7,7 @@ from jaxtyping import PRNGKeyArray
 from diamond_attention.learning.ppo_method import PPO, begin_with
 from diamond_attention.learning.ppo_settings import RelativeOfPpoSettings
 from diamond_attention.policies.flat import FlatSettings, StateCritic, state_size
-from diamond_attention.policies.kind import ONE_SIZE, Described, KindSettings
+from diamond_attention.policies.kind import Described, KindSettings, needs_of_flat
 from diamond_attention.worlds.contract import World, example_views
 
 WIDTH = FlatSettings.width
@@ -28,5 +28,7 @@ MAPPO = PPO._replace(
     settings=MappoSettings,
     policy=FlatSettings(),
     begin=begin_with(central_critic),
-    described=lambda policy, world: Described("mappo", "MAPPO", colour="#882255", place=20, needs=ONE_SIZE),
+    described=lambda policy, world: Described(
+        "mappo", "MAPPO", colour="#882255", place=20, needs=needs_of_flat(world.sees_peers)
+    ),
 )

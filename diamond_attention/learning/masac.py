@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from diamond_attention.learning.off_policy import off_policy_method
 from diamond_attention.learning.sac import SacSettings, sac_rules
-from diamond_attention.policies.kind import ONE_SIZE, Described
+from diamond_attention.policies.kind import Described, needs_of_flat
 from diamond_attention.policies.soft import SoftSettings
 
 HIDDEN = (256, 256)
@@ -21,5 +21,7 @@ MASAC = off_policy_method(
     MasacSettings,
     SoftSettings(),
     sac_rules(lambda inputs, agents: HIDDEN),
-    lambda policy, world: Described("masac", "MASAC", colour="#44aa99", place=24, needs=ONE_SIZE),
+    lambda policy, world: Described(
+        "masac", "MASAC", colour="#44aa99", place=24, needs=needs_of_flat(world.sees_peers)
+    ),
 )

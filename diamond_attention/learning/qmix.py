@@ -15,7 +15,7 @@ from diamond_attention.learning.contract import Learner
 from diamond_attention.learning.off_policy import Kept, Rules, off_policy_method
 from diamond_attention.learning.off_policy_settings import OffPolicySettings
 from diamond_attention.policies.flat import state_of, state_size
-from diamond_attention.policies.kind import ONE_SIZE, Described
+from diamond_attention.policies.kind import Described, needs_of_flat
 from diamond_attention.policies.q_values import Mixer, QPolicy, QSettings
 from diamond_attention.ranges import Between
 from diamond_attention.view import AgentView, TeamView
@@ -97,7 +97,7 @@ def qmix_loss(
 def described(policy: QSettings, world: World) -> Described:
     """Where actions are continuous it plays another task than the others, and says so."""
     label = "QMIX, nine forces" if isinstance(world.action_kind, Continuous) else "QMIX"
-    return Described("qmix", label, colour="#ddaa33", place=23, needs=ONE_SIZE)
+    return Described("qmix", label, colour="#ddaa33", place=23, needs=needs_of_flat(world.sees_peers))
 
 
 QMIX = off_policy_method(

@@ -37,8 +37,9 @@ class Interface(NamedTuple):
     task_frames: tuple[Frame, ...] = ()
 
 
-ONE_SIZE = "nothing; one team size"
-"""What a robot needs that decides on a flat view of its own."""
+def needs_of_flat(sees_peers: bool) -> str:
+    """What a robot needs that decides on a flat view of its own, in which every peer has a place."""
+    return "peers in a fixed order; one team size" if sees_peers else "nothing; one team size"
 
 
 class Described(NamedTuple):

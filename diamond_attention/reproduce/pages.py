@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diamond_attention.broadcast import faults_in_order
 from diamond_attention.errors import UserError
+from diamond_attention.reports import decisions
 from diamond_attention.reports.anchors import ORACLES, anchors
 from diamond_attention.reports.depots import draw_depots
 from diamond_attention.reports.faults import draw_faults
@@ -171,14 +172,19 @@ def _both(by_play: Mapping[str, str]) -> str:
 
 
 def cost(lines: Lines) -> Table:
-    """What each policy was trained on, for how long, and how large it is."""
+    """What each policy was trained on, for how long, how large it is, and what a robot needs to play it."""
     rows: dict[tuple[str, ...], None] = {}
     for wanted, line in lines:
         seconds = "" if line.seconds is None else f"{line.seconds:,.0f}"
         numbers = (f"{line.steps:,}", seconds, str(line.seeds_trained), line.device, f"{line.parameters:,}")
-        rows[wanted.group.name, *numbers, " ".join(wanted.group.train)] = None
-    heads = ["group", "env-steps of a seed", "seconds, all seeds", "seeds", "device", "parameters", "diamond train"]
-    above = ["What it cost: seconds of training with compiling; parameters of the policy that plays."]
+        play = (line.robot_needs, decisions.time_of(line.mask))
+        rows[wanted.group.name, *numbers, *play, " ".join(wanted.group.train)] = None
+    training = ["env-steps of a seed", "seconds, all seeds", "seeds", "device"]
+    heads = ["group", *training, "parameters", "a robot needs", decisions.HEADING, "diamond train"]
+    above = [
+        "What it cost: seconds of training with compiling; parameters of the policy that plays.",
+        decisions.EXPLAINED,
+    ]
     return Table(above, heads, [list(row) for row in rows])
 
 
