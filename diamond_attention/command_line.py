@@ -295,7 +295,13 @@ def bench_command(arguments: Sequence[str]) -> int:
         raise UserError(
             f"--seeds is {shown(options.seeds)}; each measurement trains 1 to {MOST_SEEDS} seeds at once."
         )
+    if options.check and (options.seeds or options.to):
+        raise UserError("--check times nothing, so --seeds and --to mean nothing beside it; leave them out.")
     _choose_device(options.device, quiet=False)
+    if options.check:
+        from diamond_attention.bench.check import check_device
+
+        return 0 if check_device(PRESETS[options.preset][1]) else 1
     from diamond_attention.bench.report import bench
 
     bench(options.preset, options.seeds, options.to)

@@ -256,6 +256,8 @@ class BenchOptions:
     """Where to compute; by default a GPU if JAX finds one."""
     to: Path | None = None
     """Also write the measurements to this JSON file."""
+    check: bool = False
+    """Time nothing: hold the numbers of the GPU against the CPU's, of the world and of every kind of policy."""
 
 
 @dataclass(frozen=True)
