@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from diamond_attention import extensions
+from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.jobs import here
 from diamond_attention.jobs.carry_out import carry_out, complain
@@ -301,3 +302,15 @@ def test_ray_that_is_not_installed_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"--on is ray, which is not installed; .*'diamond-attention\[ray\]'"):
         check_ray()
+
+
+@pytest.mark.parametrize("words", ["sweep xor --policy.mask rank none", "reproduce table1 --scale smoke"])
+def test_on_a_cluster_that_cannot_be_nothing_is_begun(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.chdir(tmp_path)
+    assert run_command([*words.split(), "--out", "new", "--on", "ray"]) == 2
+    printed = capsys.readouterr()
+    assert "--on is ray, which is not installed" in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []

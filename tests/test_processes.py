@@ -1,5 +1,6 @@
 """Several real processes on this machine train one run: they agree, stop together, and survive the loss of one."""
 
+import dataclasses
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.numpy
 
@@ -43,6 +45,7 @@ def group_of(
     differ: dict[int, list[str]] | None = None,
     call: dict[int, str] | None = None,
     slurm: bool = False,
+    devices: dict[int, int] | None = None,
 ) -> list[subprocess.Popen]:
     """So many processes with the same command, each with words of its own if it is to `differ`."""
     port = free_port()
@@ -56,7 +59,12 @@ def group_of(
         """What `srun` sets."""
         own = {"NTASKS": number, "PROCID": index, "LOCALID": index, "STEP_NODELIST": "127.0.0.1", "JOB_ID": 1}
         of_slurm = {f"SLURM_{name}": str(value) for name, value in own.items()}
-        return {**os.environ, **({**of_slurm, "JAX_COORDINATOR_PORT": str(port)} if slurm else {})}
+        count = f"--xla_force_host_platform_device_count={(devices or {}).get(index, 1)} "
+        return {
+            **os.environ,
+            **({**of_slurm, "JAX_COORDINATOR_PORT": str(port)} if slurm else {}),
+            "XLA_FLAGS": count + os.environ["XLA_FLAGS"],
+        }
 
     return [
         subprocess.Popen(
@@ -128,6 +136,79 @@ def test_two_processes_train_each_seed_as_it_would_train_alone(tmp_path):
         assert arrays_in(tmp_path / "both", seed, 20) == arrays_in(tmp_path / f"alone_{seed}", seed, 20)
         rows = (tmp_path / "both" / f"seed_{seed}" / "metrics.csv").read_text().splitlines()
         assert len(rows) == 21
+
+
+def numbers_in(group: Path, seed: int, update: int) -> dict[str, np.ndarray]:
+    file = group / f"seed_{seed}" / "checkpoints" / f"step_{update * STEPS}" / "state.safetensors"
+    return safetensors.numpy.load_file(file)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("seeds", "to_the_bit"), [([0, 1, 2, 3], True), ([0, 1], False)])
+def test_two_processes_of_two_devices_each_train_as_four_devices_of_one_process(seeds, to_the_bit, tmp_path):
+    """Four seeds have a device each; two have two each, which share their teams within a process."""
+    which = "--seeds=" + ",".join(map(str, seeds))
+    words = ("train", "xor-demo", *TINY, f"--total-steps={4 * STEPS}", "--checkpoint-every=2", which)
+    ends = ends_of(group_of(2, *words, "--out", tmp_path / "both", devices={0: 2, 1: 2}))
+    assert [(status, errors) for status, _, errors in ends] == [(0, ""), (0, "")], ends
+    train(dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2), [0], tmp_path / "alone")
+    if to_the_bit:
+        assert arrays_in(tmp_path / "both", 0, 4) == arrays_in(tmp_path / "alone", 0, 4)
+    both, alone = (numbers_in(tmp_path / name, 0, 4) for name in ("both", "alone"))
+    assert both.keys() == alone.keys()
+    assert all(np.allclose(both[name], alone[name], rtol=1e-3, atol=1e-4) for name in both)
+    assert checkpoints_of(tmp_path / "both", seeds[-1]) == [2, 4]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["mappo", "mat", "qmix"])
+def test_two_processes_train_other_methods_as_one_does(method, tmp_path):
+    sizes = {
+        "mappo": "--mappo.envs=8 --mappo.steps=2 --mappo.batch=16",
+        "mat": "--mat.envs=8 --mat.steps=2 --mat.batch=16 --policy.width=8 --policy.heads=2",
+        "qmix": "--qmix.envs=8 --qmix.steps=2 --qmix.warmup=16 --qmix.batch=8 --qmix.replay=64",
+    }
+    words = ("train", "xor", f"--method={method}", *sizes[method].split(), "--device=cpu", "--checkpoint-every=2")
+    words += (f"--total-steps={4 * STEPS}",)
+    ends = ends_of(group_of(2, *words, "--seeds=0,1", "--out", tmp_path / "both"))
+    assert [(status, errors) for status, _, errors in ends] == [(0, ""), (0, "")], ends
+    for seed in (0, 1):
+        assert run_command([*words, f"--seeds={seed}", "--out", str(tmp_path / f"alone_{seed}")]) == 0
+        assert arrays_in(tmp_path / "both", seed, 4) == arrays_in(tmp_path / f"alone_{seed}", seed, 4)
+
+
+FROM_PYTHON = """
+import sys
+from pathlib import Path
+import jax
+port, process, group = sys.argv[1:]
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(process))
+from diamond_attention import train
+from diamond_attention.command_words import parse_train
+settings = parse_train("xor-demo", WORDS).settings
+runs = train(settings, [0, 1], Path(group))
+print([run.seed for run in runs])
+"""
+
+
+@pytest.mark.long
+def test_processes_that_python_began_train_together_and_only_the_first_returns_runs(tmp_path):
+    words = [*TINY[:-1], f"--total-steps={4 * STEPS}", "--checkpoint-every=2"]
+    port = free_port()
+    two = [
+        subprocess.Popen(
+            [sys.executable, "-c", FROM_PYTHON.replace("WORDS", repr(words)), str(port), str(i), tmp_path / "both"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in (0, 1)
+    ]
+    ends = ends_of(two)
+    # Gloo says on standard output who is connected, above what was asked for.
+    assert [(status, out.splitlines()[-1]) for status, out, _ in ends] == [(0, "[0, 1]"), (0, "[]")], ends
+    train(dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2), [0], tmp_path / "alone")
+    assert arrays_in(tmp_path / "both", 0, 4) == arrays_in(tmp_path / "alone", 0, 4)
 
 
 @pytest.mark.long
@@ -222,6 +303,15 @@ def test_processes_that_disagree_say_so_and_train_nothing(differ, call, sentence
     for status, _, errors in ends:
         assert status == 2, ends
         assert sentence in one_sentence(errors)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.long
+def test_processes_with_unequal_devices_say_so(tmp_path):
+    ends = ends_of(group_of(2, "train", "xor-demo", *TINY, "--out", tmp_path / "new", devices={1: 2}))
+    for status, _, errors in ends:
+        assert status == 2, ends
+        assert "process 1 has 2 device(s) and process 0 has 1; let all see as many" in one_sentence(errors)
     assert not (tmp_path / "new").exists()
 
 

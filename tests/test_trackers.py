@@ -84,10 +84,12 @@ def test_tensorboard_follows_every_run_and_each_tracker_only_once():
     assert trackers(["wandb", "wandb"]) == [TensorBoard, TRACKERS["wandb"]]
 
 
-def test_a_tracker_that_is_not_there_is_refused_before_anything_is_made(tmp_path, monkeypatch):
+def test_a_tracker_that_is_not_there_is_refused_before_anything_is_made(tmp_path, monkeypatch, capsys):
     with pytest.raises(UserError, match="--track is 'mlflow'; it must be one of tensorboard, wandb"):
         train(SETTINGS, [0], tmp_path / "run", track=["mlflow"])
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match=r"--track is wandb, which is not installed; .*'diamond-attention\[wandb\]'"):
         check_trackers(["tensorboard", "wandb"])
+    assert run_command(["train", "xor-demo", "--out", str(tmp_path / "run"), "--track", "wandb"]) == 2
+    assert capsys.readouterr().err.startswith("diamond: --track is wandb, which is not installed; ")
     assert not (tmp_path / "run").exists()

@@ -23,12 +23,16 @@ def sweep(options: SweepOptions, axes: Sequence[Axis]) -> int:
         for line in as_lines(steps):
             print(line)
         return 0
+    if left:
+        check_place(options)
+    number = len(combinations)
     print(
-        f"{len(combinations)} combinations of {len(seeds)} seed(s), {len(left)} to do; in {options.out}", flush=True
+        f"{number} combination{'s' if number > 1 else ''} of {len(seeds)} seed(s), {len(left)} to do; "
+        f"in {options.out}",
+        flush=True,
     )
     broken: list[Broken] = []
     if left:
-        check_place(options)
         with place_for(options, options.out) as place:
             broken = carry_out(steps, place, came_to_its_end, choose_progress(quiet=False), options.retries)
     # Drawing tables takes a second to import, and a plan needs none of it.
