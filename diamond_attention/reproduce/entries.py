@@ -213,10 +213,7 @@ def from_one_point() -> Iterator[Wanted]:
 
 BATTLES = ("--jitter", "0", "--episodes", "128")
 SMACLITE_BASELINES: dict[str, Words] = {
-    "mappo": (),
-    # Greedy it wins every battle after the preset's 900,000; its sampled play takes longer to settle.
-    "ippo": ("--total-steps", "2000000"),
-    "mat": (),
+    **dict.fromkeys(("mappo", "ippo", "mat"), ()),
     # As many steps as its authors give it on this map of the original game.
     "qmix": ("--total-steps", "2000000", "--qmix.no-keep-replay", "--checkpoint-every", "1000"),
 }
