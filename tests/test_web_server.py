@@ -16,7 +16,7 @@ import pytest
 from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.web.live_page import LIVE_POLICIES, live_answers, live_files
-from diamond_attention.web.server import HOST, RefusedError, Server
+from diamond_attention.web.server import HOST, Answer, RefusedError, Server
 
 
 @contextmanager
@@ -31,12 +31,14 @@ def serving(answers):
             thread.join()
 
 
-def asked(port, address, host=None, method="GET"):
+def asked(port, address, host=None, method="GET", **headers):
     """Status, headers and body; the address goes out as it is, not tidied up."""
     connection = http.client.HTTPConnection(HOST, port, timeout=20)
     connection.putrequest(method, address, skip_host=True)
     for name in [f"{HOST}:{port}"] if host is None else [host] if isinstance(host, str) else host:
         connection.putheader("Host", name)
+    for name, value in headers.items():
+        connection.putheader(name.replace("_", "-"), value)
     connection.endheaders()
     answer = connection.getresponse()
     body = answer.read()
@@ -120,6 +122,38 @@ def test_what_can_be_put_right_is_said_and_what_is_not_there_is_not_there():
     with serving(answers) as port:
         assert asked(port, "/wrong")[::2] == (409, b"put it right.")
         assert asked(port, "/else")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "part", "said"),
+    [
+        ("bytes=0-", 206, b"0123456789", "bytes 0-9/10"),
+        ("bytes=0-0", 206, b"0", "bytes 0-0/10"),
+        ("bytes=3-5", 206, b"345", "bytes 3-5/10"),
+        ("bytes=7-99", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-3", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-99", 206, b"0123456789", "bytes 0-9/10"),
+        ("bytes=10-", 416, b"", "bytes */10"),
+        ("bytes=-0", 416, b"", "bytes */10"),
+        ("bytes=5-3", 200, b"0123456789", None),
+        ("bytes=0-1,4-5", 200, b"0123456789", None),
+        ("bytes=-", 200, b"0123456789", None),
+        ("lines=1-2", 200, b"0123456789", None),
+        ("bytes=" + "9" * 30 + "-", 200, b"0123456789", None),
+    ],
+)
+def test_a_part_of_a_film_can_be_asked_for(wanted, status, part, said):
+    with serving(lambda _: Answer(b"0123456789", "video/mp4")) as port:
+        found, headers, body = asked(port, "/film.mp4", Range=wanted)
+        assert (found, body, headers["Content-Range"]) == (status, part, said)
+        assert (headers["Accept-Ranges"], headers["Content-Length"]) == ("bytes", str(len(part)))
+        # A length alone, and a part of what may be another film by now, are of the whole.
+        assert asked(port, "/film.mp4", method="HEAD", Range=wanted)[0] == 200
+        assert asked(port, "/film.mp4", Range=wanted, If_Range='"then"')[::2] == (200, b"0123456789")
+
+
+def test_a_part_of_what_is_not_there_is_not_there(live):
+    assert asked(live, "/nothing", Range="bytes=0-1")[::2] == (404, b"there is nothing at this address.")
 
 
 def test_a_port_in_use_is_one_sentence(capsys):
