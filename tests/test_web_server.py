@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.web.live_page import LIVE_POLICIES, live_answers, live_files
 from diamond_attention.web.server import HOST, Answer, RefusedError, Server
+
+DOCS = Path(__file__).parents[1] / "docs" / "live"
 
 
 @contextmanager
@@ -72,6 +75,45 @@ def test_the_page_names_no_other_site_and_only_files_that_are_there():
         assert not re.search(r"https?://(?!www\.w3\.org)", text), name
         for other in re.findall(r'(?:from "|src="|href=")(?:\./)?([\w.]+)"', text):
             assert other in served, f"{name} wants {other}"
+
+
+def test_the_folder_in_docs_is_the_page_by_links_and_no_copies():
+    links = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*") if not path.is_dir()}
+    assert links.keys() == dict(live_files()).keys()
+    for name, file in live_files():
+        assert links[name].is_symlink(), name
+        assert not os.path.isabs(os.readlink(links[name])), name
+        assert links[name].resolve() == file.resolve(), name
+
+
+def test_the_page_is_written_as_plain_files_for_any_web_server(tmp_path, capsys):
+    folder = tmp_path / "new" / "page"
+    assert run_command(["web", "--to", str(folder)]) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+    written = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    assert written.keys() == dict(live_files()).keys()
+    for name, file in live_files():
+        assert not written[name].is_symlink()
+        assert written[name].read_bytes() == file.read_bytes()
+    assert [path.name for path in folder.parent.iterdir()] == ["page"]
+
+
+def test_a_page_is_written_over_nothing(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("mine", "file", "link"):
+        assert run_command(["web", "--to", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err == (
+            f"diamond: --to is {tmp_path / name}, which already exists; name a new folder.\n"
+        )
+    assert (tmp_path / "mine" / "index.html").read_text() == (tmp_path / "file").read_text() == "mine"
+    assert run_command(["web", "--to", str(tmp_path / "file" / "page")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert run_command(["web", str(tmp_path), "--to", str(tmp_path / "page")]) == 2
+    assert "leave RUNS out, or --to." in capsys.readouterr().err
+    assert not (tmp_path / "page").exists()
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ export class Picture {
     return task >= 0 ? { task } : null;
   }
 
-  draw(game, selected) {
+  /** `selected` is an agent’s number, `task` one of the tasks; each may be null. */
+  draw(game, selected, task) {
     const { context } = this;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.size, this.height);
@@ -82,6 +83,7 @@ export class Picture {
     const thought = viewer >= 0 ? game.shown?.[viewer] : null;
     if (game.options.world === "xor") this.paintDoors(game);
     else this.paintTasks(game);
+    if (task !== null) this.paintChosen(this.tasksAt[game.tasks.indexOf(task)]);
     if (thought) this.paintAttention(game, viewer, thought);
     game.agents.forEach((agent, i) => i !== viewer && this.paintAgent(game, i, thought, false));
     if (viewer >= 0) this.paintAgent(game, viewer, thought, true);
@@ -243,6 +245,19 @@ export class Picture {
       const place = wave ? y + radius + 11 : y - RADIUS * scale - 9;
       this.write(wave ? `${t + 1}: ${game.tasks[t].value.toFixed(1)}` : String(t + 1), x, place, 11, this.faint);
     });
+  }
+
+  paintChosen({ x, y }) {
+    const { context } = this, around = 17, corner = 7;
+    context.strokeStyle = this.ink;
+    context.lineWidth = 2;
+    context.beginPath();
+    for (const [right, down] of [[-1, -1], [1, -1], [1, 1], [-1, 1]]) {
+      context.moveTo(x + right * (around - corner), y + down * around);
+      context.lineTo(x + right * around, y + down * around);
+      context.lineTo(x + right * around, y + down * (around - corner));
+    }
+    context.stroke();
   }
 
   /** Lines to tasks as wide as the agent wants them, to peers as wide as it looks at them, to what it expects. */

@@ -98,6 +98,8 @@ export const POLICIES = {
 };
 
 export const FEWEST = 2, MOST = 16;
+/** In place of a policy’s name: files that somebody chose on this page. */
+export const OWN = "own";
 /** Letters, so that nobody takes them for a rank or a task. */
 export const letter = (agent) => String.fromCharCode(65 + agent.id);
 /** Okabe and Ito’s colours, which colour-blind people can tell apart; a larger team begins again. */
