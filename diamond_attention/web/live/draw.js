@@ -242,7 +242,7 @@ export class Picture {
         context.stroke();
         context.setLineDash([]);
       }
-      const place = wave ? y + radius + 11 : y - RADIUS * scale - 9;
+      const place = wave ? y + Math.max(radius, this.agentRadius) + 11 : y - RADIUS * scale - 9;
       this.write(wave ? `${t + 1}: ${game.tasks[t].value.toFixed(1)}` : String(t + 1), x, place, 11, this.faint);
     });
   }
@@ -280,7 +280,8 @@ export class Picture {
       const expected = thought.expected?.[i];
       if (expected === null || expected === undefined || !this.tasksAt[expected]) return;
       context.strokeStyle = colour(peer);
-      line(this.homes[i], this.tasksAt[expected], 1.5, 0.7, [4, 5]);
+      const home = game.world.placed ? this.toScreen(peer) : this.homes[i]; // where it waits beside it is left by then
+      line(home, this.tasksAt[expected], 1.5, 0.7, [4, 5]);
       context.strokeStyle = colour(game.agents[viewer]);
     });
     thought.wants.forEach((want, t) => {

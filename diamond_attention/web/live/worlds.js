@@ -62,8 +62,8 @@ export const POLICIES = {
   },
   "xor-rank": {
     label: "Rank mask",
-    words: "The paper’s mask: each agent hides those with lower numbers. Trained with 2 to 4 players; it does not " +
-      "grow beyond.",
+    words: "The paper’s mask: each agent hides those with lower numbers. Trained with 2 to 4 players; see what " +
+      "it does with more.",
   },
   "xor-none": {
     label: "No mask",
@@ -92,7 +92,7 @@ export const POLICIES = {
   },
   "spread-none": {
     label: "No mask",
-    words: "The same network, nobody hidden. Agents in different places manage; start them from one point and they " +
+    words: "The same network, nobody hidden. Only their places tell agents apart; start them from one point and they " +
       "never part. Trained with 4 agents.",
   },
 };
