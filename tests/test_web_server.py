@@ -81,9 +81,10 @@ def test_the_folder_in_docs_is_the_page_by_links_and_no_copies():
     links = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*") if not path.is_dir()}
     assert links.keys() == dict(live_files()).keys()
     for name, file in live_files():
-        assert links[name].is_symlink(), name
-        assert not os.path.isabs(os.readlink(links[name])), name
-        assert links[name].resolve() == file.resolve(), name
+        assert links[name].read_bytes() == file.read_bytes(), name
+        if (DOCS.parents[1] / ".git").exists():  # a source archive holds plain files in place of links
+            assert not os.path.isabs(os.readlink(links[name])), name
+            assert links[name].resolve() == file.resolve(), name
 
 
 def test_the_page_is_written_as_plain_files_for_any_web_server(tmp_path, capsys):

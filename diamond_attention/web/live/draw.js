@@ -276,7 +276,7 @@ export class Picture {
     game.agents.forEach((peer, i) => {
       if (i === viewer || i >= this.agentsAt.length) return;
       const look = peerAttention(thought, i);
-      if (look > 0.02) line(from, this.agentsAt[i], 1 + 5 * look, 0.3, [1, 6]);
+      if (look > 0.02) line(from, this.agentsAt[i], 1 + 5 * look, 0.55, [1, 6]);
       const expected = thought.expected?.[i];
       if (expected === null || expected === undefined || !this.tasksAt[expected]) return;
       context.strokeStyle = colour(peer);
@@ -285,7 +285,7 @@ export class Picture {
       context.strokeStyle = colour(game.agents[viewer]);
     });
     thought.wants.forEach((want, t) => {
-      if (want > 0.02 && this.tasksAt[t]) line(from, this.tasksAt[t], 1 + 7 * want, 0.25 + 0.5 * want);
+      if (want > 0.02 && this.tasksAt[t]) line(from, this.tasksAt[t], 1 + 7 * want, 0.4 + 0.5 * want);
     });
     context.globalAlpha = 1;
     context.setLineDash([]);
