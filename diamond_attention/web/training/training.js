@@ -103,7 +103,7 @@ function showColumns({ columns }) {
 
 // --- Curves ---------------------------------------------------------------------------------------
 
-const WIDE = 460, HIGH = 270, LEFT = 48, BOTTOM = 30, TOP = 26, RIGHT = 10;
+const WIDE = 460, HIGH = 270, LEFT = 48, BOTTOM = 30, TOP = 26, RIGHT = 18;
 
 function showCurves(groups) {
   const panels = new Map();
@@ -143,7 +143,7 @@ function panel(title, groups) {
       const faint = mean.length > 0 || seed.failed;
       if (mean.length > 0 && !$("seeds").checked) continue;
       picture.append(path(seed.points, { class: "seed", stroke: colour, "stroke-width": faint ? 1 : 2,
-        opacity: faint ? 0.45 : 1, "stroke-dasharray": seed.failed ? "4 4" : "none" }));
+        opacity: faint ? 0.55 : 1, "stroke-dasharray": seed.failed ? "4 4" : "none" }));
     }
     if (mean.length > 0) picture.append(path(mean, { class: "mean", stroke: colour, "stroke-width": 2.4 }));
     const item = made("li"), mark = made("i");
