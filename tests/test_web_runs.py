@@ -366,10 +366,10 @@ def test_the_live_page_is_there_too_and_every_part_of_the_page(runs):
 
 def test_many_points_become_means_of_neighbours():
     assert _side_by_side([[]]) == [[]]
-    assert _side_by_side([[(1.0, 2.0), (3.0, 4.0)]]) == [[[1.0, 2.0], [3.0, 4.0]]]
+    assert _side_by_side([[(1.0, 2.0), (3.0, 4.0)]]) == [[(1.0, 2.0), (3.0, 4.0)]]
     [points] = _side_by_side([[(float(i), 2.0 * i) for i in range(1000)]])
     assert len(points) == POINTS
-    assert points[0] == [2.0, 4.0]
+    assert points[0] == (2.0, 4.0)
     assert all(value == 2 * step for step, value in points)
 
 
@@ -381,13 +381,13 @@ def test_seeds_of_which_one_is_behind_are_averaged_at_the_same_steps():
     assert [step for step, _ in mean] == [2.0 + 5 * i for i in range(20)]
     assert all(value == step for step, value in mean)
     # The last stretch of who is behind, steps 100 to 104, is not whole: at step 102 it would have the value 100.
-    assert curves[1][-1] == [97.0, 97.0]
+    assert curves[1][-1] == (97.0, 97.0)
 
 
 def test_a_mean_is_of_the_steps_that_all_seeds_have():
     """An update in which no episode ended has no score: rows are not the same in number, nor steps in place."""
     curves = _side_by_side([[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)], [(2.0, 0.0), (3.0, 1.0), (4.0, 2.0)]])
-    assert _mean(curves) == [[2.0, 10.0], [4.0, 21.0]]
+    assert _mean(curves) == [(2.0, 10.0), (4.0, 21.0)]
     assert _mean(curves[:1]) == []
 
 

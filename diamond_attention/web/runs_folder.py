@@ -33,7 +33,7 @@ POINTS = 200
 """Of a curve; more would not be seen."""
 
 Seen = TypeVar("Seen")
-Point = list[float]
+Point = tuple[float, float]
 """Step and value."""
 
 
@@ -329,7 +329,7 @@ def _side_by_side(seeds: Sequence[Sequence[tuple[float, float]]]) -> list[list[P
         last = max((step for step, _ in points), default=0.0)
         curves.append(
             [
-                [sum(stretches[number]) / len(stretches[number]), sum(each) / len(each)]
+                (sum(stretches[number]) / len(stretches[number]), sum(each) / len(each))
                 for number, each in sorted(values.items())
                 if stretches[number][-1] <= last
             ]
@@ -341,6 +341,6 @@ def _mean(curves: Sequence[Sequence[Point]]) -> list[Point]:
     """Over seeds, at the steps where each of them has a value; nothing where there is a single one."""
     if len(curves) < 2:
         return []
-    values = [dict(map(tuple, points)) for points in curves]
+    values = [dict(points) for points in curves]
     common = sorted(set(values[0]).intersection(*values[1:]))
-    return [[step, sum(each[step] for each in values) / len(values)] for step in common]
+    return [(step, sum(each[step] for each in values) / len(values)) for step in common]

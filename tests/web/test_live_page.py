@@ -473,6 +473,7 @@ def test_decisions_come_at_the_worlds_rate_at_eight_agents(play):
         found.append(1000 * (after - before) / (ended - begun))
         if 9 <= found[-1] <= 10.5:
             break
+    print(f"{found[-1]:.1f} decisions a second")
     assert 9 <= found[-1] <= 10.5, found
 
 
