@@ -234,6 +234,7 @@ def test_a_browser_that_lacks_something_is_told_what(served, browser, runs, feat
         page = context.new_page()
         page.goto(address)
         page.wait_for_selector("#trouble:not([hidden])")
+        page.wait_for_timeout(3500)  # nor does it look, and say what comes of that
         assert re.match(r"This browser lacks .+, which this page needs\.", page.locator("#trouble").inner_text())
         assert page.locator("#summary").is_hidden()  # it waits for nothing
         context.close()

@@ -26,6 +26,7 @@
   if (location.protocol === "file:") {
     tell("A browser lets no page that was opened as a file load its parts. Type “diamond web” and open the address it prints.");
   } else if (missing.length) {
+    document.documentElement.setAttribute("data-refused", ""); // so that the page does not begin and say something else
     tell("This browser lacks " + missing.join(", ") + ", which this page needs. Any Chrome, Edge, Firefox or Safari from 2023 on will do.");
   } else {
     window.addEventListener("error", function (event) {

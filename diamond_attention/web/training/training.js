@@ -220,7 +220,7 @@ $("column").addEventListener("change", () => {
 });
 $("seeds").addEventListener("change", redraw);
 
-for (;;) {
+while (!("refused" in document.documentElement.dataset)) {
   if (!document.hidden) await look();
   await new Promise((done) => setTimeout(done, EVERY));
 }
