@@ -377,10 +377,16 @@ def fleet_command(arguments: Sequence[str]) -> int:
 
 
 def web_command(arguments: Sequence[str]) -> int:
-    from diamond_attention.web.live_page import live_answers
+    from diamond_attention.web.live_page import live_answers, write_live_page
     from diamond_attention.web.server import Answers, serve
 
     options = parse_options(WebOptions, arguments, "web")
+    if options.to is not None:
+        if options.runs is not None:
+            raise UserError("--to writes the page to play with, which holds no runs; leave RUNS out, or --to.")
+        write_live_page(options.to)
+        print(options.to)
+        return 0
     answers: Answers = live_answers
     if options.runs is not None:
         from diamond_attention.web.runs_page import runs_answers

@@ -232,6 +232,8 @@ class WebOptions:
     """A folder of runs: learning curves, tables and films, also while training goes on; nothing is written."""
     port: Annotated[int, Between(0, 65_535)] = 8717
     """Where it listens, to this machine alone; 0 takes any port that is free."""
+    to: Path | None = None
+    """Serve nothing; write the page to play with into this new folder, for a web server of your own."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ from diamond_attention.web.runs_folder import RunsFolder
 from diamond_attention.web.server import Answer, Answers, RefusedError, type_of
 
 PAGE = Path(__file__).with_name("training")
-FILES = {**{file.name: file for file in PAGE.iterdir()}, **{name: LIVE / name for name in ("style.css", "icon.svg")}}
+FILES = {
+    **{file.name: file for file in PAGE.iterdir()},
+    **{name: LIVE / name for name in ("style.css", "icon.svg", "features.js")},
+}
 
 
 def runs_answers(folder: Path) -> Answers:

@@ -6,6 +6,7 @@ read the answers (DNS rebinding). So only requests that name this machine as the
 
 import errno
 import mimetypes
+import re
 import socket
 from collections.abc import Callable
 from http import HTTPStatus
@@ -83,7 +84,9 @@ class Handler(BaseHTTPRequestHandler):
             if not self._names_this_machine():
                 return self._send(HTTPStatus.FORBIDDEN, _words("this server answers this machine alone."), body)
             address = urlsplit(self.path[:LONGEST_ADDRESS]).path
-            return self._send(HTTPStatus.OK, self.server.answers(unquote(address).removeprefix("/")), body)
+            # A file's name may hold bytes that are no text.
+            named = unquote(address, errors="surrogateescape").removeprefix("/")
+            return self._send(HTTPStatus.OK, self.server.answers(named), body)
         except UserError as error:
             self._send(HTTPStatus.CONFLICT, _words(str(error)), body)
         except (RefusedError, NotPlainError, TooLargeError, OSError, ValueError) as error:
@@ -99,10 +102,36 @@ class Handler(BaseHTTPRequestHandler):
         host, _, port = named[0].rpartition(":") if ":" in named[0] else (named[0], "", "")
         return host.lower() in (HOST, "localhost") and port in ("", str(self.server.server_address[1]))
 
+    def _part_wanted(self, size: int) -> range | None:
+        """Of so many bytes; None for all of them, empty where there are none. Who goes through a film asks for parts.
+
+        Of several parts at once, or a part of what may have changed since, HTTP lets us answer the whole.
+        """
+        asked = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", self.headers.get("Range", "").strip())
+        if self.command != "GET" or not asked or not any(asked.groups()) or "If-Range" in self.headers:
+            return None
+        first, last = asked.groups()
+        if not first:  # so many at the end
+            return range(max(size - int(last), 0), size)
+        if last and int(last) < int(first):
+            return None
+        return range(int(first), min(int(last) + 1, size) if last else size)
+
     def _send(self, status: HTTPStatus, answer: Answer, body: bool) -> None:
+        size, part = len(answer.data), None
+        if status == HTTPStatus.OK:
+            part = self._part_wanted(size)
+        if part is not None:
+            status = HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+            answer = answer._replace(data=answer.data[part.start : part.stop])
         self.send_response(status)
         self.send_header("Content-Type", answer.type)
         self.send_header("Content-Length", str(len(answer.data)))
+        self.send_header("Accept-Ranges", "bytes")
+        if part is not None:
+            self.send_header(
+                "Content-Range", f"bytes {part.start}-{part.stop - 1}/{size}" if part else f"bytes */{size}"
+            )
         self.send_header("Content-Security-Policy", POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
@@ -116,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _words(sentence: str) -> Answer:
-    return Answer(sentence.encode(), "text/plain; charset=utf-8")
+    return Answer(sentence.encode(errors="replace"), "text/plain; charset=utf-8")
 
 
 def type_of(name: str) -> str:

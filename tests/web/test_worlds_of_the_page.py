@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from asking import ask
+from asking import ask, needs_node
 
 from diamond_attention.ranks import draw_ranks
 from diamond_attention.view import viewer_first
@@ -14,6 +14,8 @@ from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.dispatch import Dispatch
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor, chance_level
+
+pytestmark = needs_node
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 KEY = jax.random.key(3)

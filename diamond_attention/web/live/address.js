@@ -1,6 +1,6 @@
 // The state of the page as words in its address, so that a link shows what its sender saw.
 
-import { FEWEST, MOST, WORLDS } from "./worlds.js";
+import { FEWEST, MOST, OWN, WORLDS } from "./worlds.js";
 
 const number = (low, high) => (text) => {
   const value = Math.round(Number(text));
@@ -54,7 +54,7 @@ export function readAddress(hash) {
     const value = said.has(name) ? read(said.get(name)) : undefined;
     if (value !== undefined) state[name] = value;
   }
-  if (!WORLDS[world].policies.includes(state.policy)) state.policy = WORLDS[world].policies[0];
+  if (![...WORLDS[world].policies, OWN].includes(state.policy)) state.policy = WORLDS[world].policies[0];
   return state;
 }
 

@@ -26,7 +26,9 @@ function parse(json) {
   } catch {
     throw new BundleError("has a policy.json that is not JSON; export it again.");
   }
-  if (!Number.isInteger(described?.format)) throw new BundleError("has no format number, so it is not a policy bundle.");
+  if (!Number.isInteger(described?.format) || described.format < 1) {
+    throw new BundleError("has no format number, so it is not a policy bundle.");
+  }
   if (described.format > NEWEST_FORMAT) {
     throw new BundleError(
       `has format ${described.format}, and this page reads up to ${NEWEST_FORMAT}; take a newer version of the page.`);
@@ -73,14 +75,17 @@ export function readArrays(buffer) {
   return found;
 }
 
+const isFeature = (feature) => typeof feature === "object" && feature !== null && !Array.isArray(feature);
+
 function build(described, arrays) {
-  const { settings, action } = described;
+  const { settings, action } = described, number = { continuous: "size", act_or_choose_task: "fixed_actions" };
   if (!["continuous", "choose_task", "act_or_choose_task"].includes(action?.kind)) {
     throw new BundleError("acts in a way that this page does not know.");
   }
   const features = [described.agent_features, described.task_features];
-  const sizes = [settings?.width, action.size ?? 0, action.fixed_actions ?? 0, ...features.map((list) => list?.length)];
-  if (!sizes.every((size) => Number.isInteger(size) && size >= 0 && size <= MOST_WIDTH) || settings.width < 1) {
+  const sizes = [settings?.width, action[number[action.kind]] ?? 0, ...features.map((list) => list?.length)];
+  if (!sizes.every((size) => Number.isInteger(size) && size >= 0 && size <= MOST_WIDTH) || settings.width < 1 ||
+    !features.every((list) => Array.isArray(list) && list.every(isFeature))) {
     throw new BundleError("has a policy.json that does not describe a policy; export it again.");
   }
   const left = new Set(arrays.keys());
@@ -107,10 +112,8 @@ function build(described, arrays) {
     kind: described.kind,
     mask: settings.mask ?? null,
     action: action.kind,
-    agentFeatures: features[0].map((feature) => feature.name),
-    taskFeatures: features[1].map((feature) => feature.name),
-    trained: described.trained ?? {},
-    largest: described.largest_team ?? {},
+    agentFeatures: features[0].length,
+    taskFeatures: features[1].length,
     anySize: described.any_team_size === true,
   };
 }

@@ -12,12 +12,15 @@ export class Commitments {
     this.fixedActions = face.action.kind === "choose_task" ? 0 : face.action.fixed_actions;
     this.rounds = settings.rounds;
     this.roundsEachTurn = settings.rounds_each_turn;
-    if (![this.rounds, this.roundsEachTurn].every((rounds) => Number.isInteger(rounds) && rounds <= 1000)) {
+    if (![this.rounds, this.roundsEachTurn].every((rounds) => Number.isInteger(rounds) && rounds >= 0 && rounds <= 1000)) {
       throw new BundleError("has a policy.json that does not say how many rounds of prices there are.");
     }
     const columns = (frames, wanted) => frames.flatMap((frame, column) => (frame === wanted ? [column] : []));
     this.common = [face.agentFrames, face.taskFrames].map((frames) => columns(frames, "common"));
     this.places = [face.agentFrames, face.taskFrames].map((frames) => columns(frames, "place"));
+    if (this.places[0].length > this.places[1].length) {
+      throw new BundleError("has a policy.json that gives agents places of more parts than tasks; export it again.");
+    }
     const features = this.common[0].length + this.common[1].length + (this.places[0].length > 0 ? 1 : 0);
     this.embed = new Projection(take, "embed", features, settings.width);
     this.score = new Linear(take, "score", settings.width, 1);

@@ -54,6 +54,9 @@ export class Diamond {
     if (!MASKS.includes(this.mask)) {
       throw new BundleError(`holds a policy with the mask “${settings.mask}”; this page plays ${MASKS.join(", ")}.`);
     }
+    if (!["choice", "paper"].includes(settings.third_block ?? "choice")) {
+      throw new BundleError(`holds a policy with the third block “${settings.third_block}”; this page plays choice, paper.`);
+    }
     const paper = (settings.third_block ?? "choice") === "paper";
     this.width = width;
     this.action = action;

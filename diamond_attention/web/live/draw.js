@@ -70,7 +70,8 @@ export class Picture {
     return task >= 0 ? { task } : null;
   }
 
-  draw(game, selected) {
+  /** `selected` is an agent’s number, `task` one of the tasks; each may be null. */
+  draw(game, selected, task) {
     const { context } = this;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.size, this.height);
@@ -82,6 +83,7 @@ export class Picture {
     const thought = viewer >= 0 ? game.shown?.[viewer] : null;
     if (game.options.world === "xor") this.paintDoors(game);
     else this.paintTasks(game);
+    if (task !== null) this.paintChosen(this.tasksAt[game.tasks.indexOf(task)]);
     if (thought) this.paintAttention(game, viewer, thought);
     game.agents.forEach((agent, i) => i !== viewer && this.paintAgent(game, i, thought, false));
     if (viewer >= 0) this.paintAgent(game, viewer, thought, true);
@@ -240,9 +242,22 @@ export class Picture {
         context.stroke();
         context.setLineDash([]);
       }
-      const place = wave ? y + radius + 11 : y - RADIUS * scale - 9;
+      const place = wave ? y + Math.max(radius, this.agentRadius) + 11 : y - RADIUS * scale - 9;
       this.write(wave ? `${t + 1}: ${game.tasks[t].value.toFixed(1)}` : String(t + 1), x, place, 11, this.faint);
     });
+  }
+
+  paintChosen({ x, y }) {
+    const { context } = this, around = 17, corner = 7;
+    context.strokeStyle = this.ink;
+    context.lineWidth = 2;
+    context.beginPath();
+    for (const [right, down] of [[-1, -1], [1, -1], [1, 1], [-1, 1]]) {
+      context.moveTo(x + right * (around - corner), y + down * around);
+      context.lineTo(x + right * around, y + down * around);
+      context.lineTo(x + right * around, y + down * (around - corner));
+    }
+    context.stroke();
   }
 
   /** Lines to tasks as wide as the agent wants them, to peers as wide as it looks at them, to what it expects. */
@@ -261,15 +276,16 @@ export class Picture {
     game.agents.forEach((peer, i) => {
       if (i === viewer || i >= this.agentsAt.length) return;
       const look = peerAttention(thought, i);
-      if (look > 0.02) line(from, this.agentsAt[i], 1 + 5 * look, 0.3, [1, 6]);
+      if (look > 0.02) line(from, this.agentsAt[i], 1 + 5 * look, 0.55, [1, 6]);
       const expected = thought.expected?.[i];
       if (expected === null || expected === undefined || !this.tasksAt[expected]) return;
       context.strokeStyle = colour(peer);
-      line(this.homes[i], this.tasksAt[expected], 1.5, 0.7, [4, 5]);
+      const home = game.world.placed ? this.toScreen(peer) : this.homes[i]; // where it waits beside it is left by then
+      line(home, this.tasksAt[expected], 1.5, 0.7, [4, 5]);
       context.strokeStyle = colour(game.agents[viewer]);
     });
     thought.wants.forEach((want, t) => {
-      if (want > 0.02 && this.tasksAt[t]) line(from, this.tasksAt[t], 1 + 7 * want, 0.25 + 0.5 * want);
+      if (want > 0.02 && this.tasksAt[t]) line(from, this.tasksAt[t], 1 + 7 * want, 0.4 + 0.5 * want);
     });
     context.globalAlpha = 1;
     context.setLineDash([]);

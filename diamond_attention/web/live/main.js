@@ -6,7 +6,7 @@ import { Picture, isOver } from "./draw.js";
 import { BundleError } from "./errors.js";
 import { Game } from "./game.js";
 import { places, showAgents, showScore, showSeen, verdict } from "./panel.js";
-import { FEWEST, MOST, POLICIES, WORLDS, letter } from "./worlds.js";
+import { FEWEST, MOST, OWN, POLICIES, WORLDS, letter } from "./worlds.js";
 import { chance } from "./xor.js";
 
 const SPEEDS = { slow: 0.3, normal: 1, fast: 4 };
@@ -28,6 +28,7 @@ const TRIES = [
 
 const $ = (id) => document.getElementById(id);
 const bundles = new Map();
+let own = null; // the bundle that somebody chose on this page
 let state, game, picture;
 let asked = 0; // which request for a policy is the newest
 let selectedTask = null;
@@ -42,16 +43,18 @@ async function loadBundle(name) {
     if (!answer?.ok) throw new BundleError(`The policy “${name}” could not be loaded: there is nothing at ${address}.`);
     return answer;
   }));
-  const bundle = await readBundle(await json.text(), await arrays.arrayBuffer(), POLICIES[name]?.label ?? name);
+  const bundle = await readBundle(await json.text(), await arrays.arrayBuffer(), policyName(name));
   bundles.set(name, bundle);
   return bundle;
 }
 
+const policyName = (name) => (name === OWN ? "of your own" : POLICIES[name]?.label ?? name);
+
 /** What a world cannot be played with is one sentence. */
 function checkFits(bundle, world, name) {
   const { module, action, title } = WORLDS[world];
-  const fits = bundle.agentFeatures.length === module.AGENT_FEATURES &&
-    bundle.taskFeatures.length === module.TASK_FEATURES && bundle.action === action;
+  const fits = bundle.agentFeatures === module.AGENT_FEATURES &&
+    bundle.taskFeatures === module.TASK_FEATURES && bundle.action === action;
   if (!fits) throw new BundleError(`The policy “${name}” was not trained for ${title}: it is given something else, or acts otherwise.`);
   if (!bundle.anySize) throw new BundleError(`The policy “${name}” plays teams of one size only.`);
 }
@@ -61,8 +64,8 @@ async function choosePolicy(name) {
   trouble(null);
   game.set({ policy: null });
   try {
-    const bundle = await loadBundle(name);
-    checkFits(bundle, state.world, POLICIES[name]?.label ?? name);
+    const bundle = name === OWN ? own : await loadBundle(name);
+    checkFits(bundle, state.world, policyName(name));
     if (request === asked) game.set({ policy: bundle });
   } catch (error) {
     if (!(error instanceof BundleError)) throw error;
@@ -71,19 +74,27 @@ async function choosePolicy(name) {
 }
 
 async function openOwn(files) {
-  const ending = (end) => [...files].find((file) => file.name.endsWith(end));
+  const ending = (end) => files.find((file) => file.name.endsWith(end));
   const json = ending(".json"), arrays = ending(".safetensors");
   try {
     if (!json || !arrays) throw new BundleError("Choose both files of a bundle at once: policy.json and policy.safetensors.");
-    const bundle = await readBundle(await json.text(), await arrays.arrayBuffer(), "of your own");
-    checkFits(bundle, state.world, "of your own");
-    asked += 1;
-    trouble(null);
-    game.set({ policy: bundle });
-    document.querySelectorAll("#policies input").forEach((input) => (input.checked = false));
+    const bundle = await readBundle(await json.text(), await arrays.arrayBuffer(), policyName(OWN));
+    checkFits(bundle, state.world, policyName(OWN));
+    own = bundle;
+    buildPolicies();
+    change({ policy: OWN });
   } catch (error) {
     if (!(error instanceof BundleError)) throw error;
     trouble(error.message);
+  }
+}
+
+function ownFits(world) {
+  try {
+    checkFits(own, world, policyName(OWN));
+    return true;
+  } catch {
+    return false; // or there is none
   }
 }
 
@@ -97,13 +108,18 @@ function trouble(sentence) {
 
 function begin(next) {
   const sameWorld = game && state.world === next.world;
-  state = next;
+  const ownIsMissing = next.policy === OWN && !ownFits(next.world);
+  state = ownIsMissing ? { ...next, policy: WORLDS[next.world].policies[0] } : next;
   game = new Game({ ...state, lost: state.lost ? 0.5 : 0, policy: null });
   selectedTask = null;
   if (!sameWorld) buildPolicies();
   document.documentElement.dataset.theme = state.theme ?? "";
   picture?.readColours();
   choosePolicy(state.policy);
+  if (ownIsMissing) {
+    trouble("This link is of a policy that somebody chose from files of their own, which no link holds; choose the " +
+      "same files below. Until then another one plays.");
+  }
   showControls();
 }
 
@@ -118,7 +134,6 @@ function change(changes) {
 
 function teamChanged() {
   if (!game.agents.some((agent) => agent.id === state.select)) state.select = null;
-  if (!game.tasks.includes(selectedTask)) selectedTask = null;
   change({ agents: game.agents.length, tasks: game.tasks.length });
 }
 
@@ -173,7 +188,11 @@ function buildControls() {
   $("pause").addEventListener("click", () => change({ paused: !state.paused }));
   $("step").addEventListener("click", stepOnce);
   $("again").addEventListener("click", () => begin({ ...state, seed: (state.seed * 48271 + 1) % 1000 }));
-  $("own").addEventListener("change", () => openOwn($("own").files));
+  $("own").addEventListener("change", () => {
+    const files = [...$("own").files];
+    $("own").value = ""; // so that the same files can be chosen again
+    openOwn(files);
+  });
   $("link").addEventListener("click", copyLink);
   $("theme").addEventListener("click", () => {
     const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -182,20 +201,30 @@ function buildControls() {
     picture.readColours();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => picture.readColours());
-  addEventListener("hashchange", () => begin(readAddress(location.hash)));
+  addEventListener("hashchange", () => {
+    const said = readAddress(location.hash);
+    begin({ ...said, theme: said.theme ?? state.theme });
+  });
 }
 
 function buildPolicies() {
-  $("policies").replaceChildren(...WORLDS[state.world].policies.map((name) => {
+  const names = [...WORLDS[state.world].policies, ...(ownFits(state.world) ? [OWN] : [])];
+  $("policies").replaceChildren(...names.map((name) => {
     const label = document.createElement("label"), input = document.createElement("input");
     const title = document.createElement("b"), words = document.createElement("small");
     Object.assign(input, { type: "radio", name: "policy", value: name });
     input.addEventListener("change", () => change({ policy: name }));
-    title.textContent = POLICIES[name].label;
-    words.textContent = POLICIES[name].words;
+    const { label: called, words: told } = POLICIES[name] ?? { label: "Of your own", words: ownWords() };
+    title.textContent = called;
+    words.textContent = told;
     label.append(input, title, words);
     return label;
   }));
+}
+
+function ownWords() {
+  const kind = own.mask === null ? own.kind : `${own.kind}, mask ${own.mask}`;
+  return `From files that you chose: ${kind}. They stay in your browser; a link does not hold them.`;
 }
 
 function showControls() {
@@ -278,7 +307,7 @@ function listenToHands() {
     held = present(held);
     if (!held) return;
     const { x, y } = picture.toWorld(point);
-    held = game.move(held, Math.max(-2, Math.min(2, x)), Math.max(-2, Math.min(2, y)));
+    held = moveTo(held, x, y);
   });
   const drop = () => {
     if (held && moved < 5) {
@@ -296,23 +325,39 @@ function present(thing) {
   return "vx" in thing ? game.agents.find((agent) => agent.id === thing.id) : game.tasks.find((task) => task === thing);
 }
 
+const inside = (place) => Math.max(-2, Math.min(2, place));
+
+function moveTo(thing, x, y) {
+  const moved = game.move(thing, inside(x), inside(y));
+  if (thing === selectedTask) selectedTask = moved;
+  return moved;
+}
+
+/** Unless the world has put another in its place. */
+function chosenTask() {
+  if (!game.tasks.includes(selectedTask)) selectedTask = null;
+  return selectedTask;
+}
+
 function listenToKeys() {
   const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, a")) return;
-    const chosen = selectedTask ?? game.agents.find((agent) => agent.id === state.select);
+    const chosen = chosenTask() ?? game.agents.find((agent) => agent.id === state.select);
     const onButton = event.target.matches("button");
     if (steps[event.key] && chosen && game.world.placed) {
-      const [x, y] = steps[event.key], moved = game.move(chosen, chosen.x + 0.05 * x, chosen.y + 0.05 * y);
-      if (chosen === selectedTask) selectedTask = moved;
+      const [x, y] = steps[event.key];
+      moveTo(chosen, chosen.x + 0.05 * x, chosen.y + 0.05 * y);
     } else if (event.key === "Delete" && chosen) {
-      if (chosen === selectedTask) game.removeTask(chosen);
+      if (chosen === selectedTask) game.removeTask(chosen); // the last one stays
       else game.removeAgent(chosen);
       teamChanged();
     } else if (event.key === " " && !onButton) change({ paused: !state.paused });
     else if (event.key === "n") stepOnce();
-    else if (event.key === "Escape") change({ select: null });
-    else return;
+    else if (event.key === "Escape") {
+      selectedTask = null;
+      change({ select: null });
+    } else return;
     event.preventDefault();
   });
 }
@@ -328,7 +373,7 @@ function frame(now) {
   lastFrame = now;
   game.think(() => performance.now() - begun > THINKING);
   if (!state.paused) game.pass(passed * SPEEDS[state.speed]);
-  picture.draw(game, state.select);
+  picture.draw(game, state.select, chosenTask());
   showVerdict();
   if (now - lastWords > WORDS_EVERY) {
     lastWords = now;

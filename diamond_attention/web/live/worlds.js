@@ -62,8 +62,8 @@ export const POLICIES = {
   },
   "xor-rank": {
     label: "Rank mask",
-    words: "The paper’s mask: each agent hides those with lower numbers. Trained with 2 to 4 players; it does not " +
-      "grow beyond.",
+    words: "The paper’s mask: each agent hides those with lower numbers. Trained with 2 to 4 players; see what " +
+      "it does with more.",
   },
   "xor-none": {
     label: "No mask",
@@ -92,12 +92,14 @@ export const POLICIES = {
   },
   "spread-none": {
     label: "No mask",
-    words: "The same network, nobody hidden. Agents in different places manage; start them from one point and they " +
+    words: "The same network, nobody hidden. Only their places tell agents apart; start them from one point and they " +
       "never part. Trained with 4 agents.",
   },
 };
 
 export const FEWEST = 2, MOST = 16;
+/** In place of a policy’s name: files that somebody chose on this page. */
+export const OWN = "own";
 /** Letters, so that nobody takes them for a rank or a task. */
 export const letter = (agent) => String.fromCharCode(65 + agent.id);
 /** Okabe and Ito’s colours, which colour-blind people can tell apart; a larger team begins again. */

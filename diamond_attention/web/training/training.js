@@ -2,17 +2,29 @@
 
 const EVERY = 3000; // milliseconds
 const $ = (id) => document.getElementById(id);
-const before = {};
+const shown = {}; // by address, what is drawn
 let column = ""; // the score of each run’s own world
 
-/** The answer as JSON; null where it is what it was the last time. */
-async function ask(address) {
-  const answer = await fetch(address, { cache: "no-store" });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(text);
-  if (before[address] === text) return null;
-  before[address] = text;
-  return JSON.parse(text);
+/** Nobody answers, as opposed to an answer that is a complaint. */
+class GoneError extends Error {}
+
+async function answerAt(address) {
+  try {
+    const answer = await fetch(address, { cache: "no-store" });
+    return { good: answer.ok, text: await answer.text() };
+  } catch {
+    throw new GoneError("“diamond web” does not answer any more; start it again, and this page goes on.");
+  }
+}
+
+/** Asks, and draws what is not what it was the last time. What could not be drawn is tried again. */
+async function follow(address, show) {
+  const { good, text } = await answerAt(address);
+  if (!good) throw new Error(text);
+  if (shown[address] === text) return;
+  delete shown[address];
+  show(JSON.parse(text));
+  shown[address] = text;
 }
 
 function made(tag, text = null, attributes = {}) {
@@ -38,14 +50,24 @@ const short = (number) => {
 
 // --- Runs -----------------------------------------------------------------------------------------
 
-function showRuns({ folder, runs }) {
+function showOverview(overview) {
+  showRuns(overview);
+  showColumns(overview);
+  showPictures(overview);
+}
+
+function showRuns({ folder, runs, left_out: leftOut }) {
   $("title").textContent = `Runs in ${folder}`;
+  $("leftOut").replaceChildren(...leftOut.map((sentence) => made("li", sentence)));
+  $("leftOut").hidden = leftOut.length === 0;
   const states = {};
   for (const run of runs) states[run.state] = (states[run.state] ?? 0) + 1;
   const told = Object.entries(states).map(([state, number]) => `${number} ${state}`).join(", ");
   $("summary").textContent = runs.length
     ? `${runs.length} run${runs.length > 1 ? "s" : ""}: ${told}.`
     : `There are no runs here yet. “diamond train xor --out ${folder}/xor” makes one; this page sees it by itself.`;
+  $("summary").removeAttribute("data-waiting");
+  $("summary").hidden = false;
   $("runsPart").hidden = runs.length === 0;
   const head = made("tr");
   head.append(...["run", "world", "policy", "state", "steps", ""].map((name) => made("th", name)));
@@ -81,18 +103,13 @@ function showColumns({ columns }) {
 
 // --- Curves ---------------------------------------------------------------------------------------
 
-const WIDE = 460, HIGH = 270, LEFT = 48, BOTTOM = 30, TOP = 26, RIGHT = 10;
+const WIDE = 460, HIGH = 270, LEFT = 48, BOTTOM = 30, TOP = 26, RIGHT = 18;
 
-function showCurves(curves) {
-  const panels = Map.groupBy ? Map.groupBy(curves, (curve) => curve.panel) : grouped(curves, (curve) => curve.panel);
+function showCurves(groups) {
+  const panels = new Map();
+  for (const group of groups) panels.set(group.panel, [...(panels.get(group.panel) ?? []), group]);
   $("panels").replaceChildren(...[...panels].map(([title, members]) => panel(title, members)));
-  if (curves.length === 0) $("panels").replaceChildren(made("p", "No update has been written yet that has this number.", { class: "note" }));
-}
-
-function grouped(list, key) {
-  const groups = new Map();
-  for (const each of list) groups.set(key(each), [...(groups.get(key(each)) ?? []), each]);
-  return groups;
+  if (groups.length === 0) $("panels").replaceChildren(made("p", "No update has been written yet that has this number.", { class: "note" }));
 }
 
 /** Round numbers that lie between two, about five of them. */
@@ -102,8 +119,8 @@ function ticks(low, high) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1 }, (_, i) => (Math.ceil(low / step - 1e-9) + i) * step);
 }
 
-function panel(title, curves) {
-  const points = curves.flatMap((curve) => curve.points);
+function panel(title, groups) {
+  const points = groups.flatMap((group) => group.seeds.flatMap((seed) => seed.points));
   const values = points.map(([, value]) => value);
   let low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
   if (high - low < 1e-9 * Math.max(1, Math.abs(high))) [low, high] = [low - 0.5, high + 0.5];
@@ -120,26 +137,24 @@ function panel(title, curves) {
   const path = (line, attributes) => drawn("path", {
     d: line.map(([step, value], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join(""), ...attributes });
   const legend = made("ul", null, { class: "legend" });
-  for (const [line, members] of grouped(curves, (curve) => curve.line)) {
-    const colour = members[0].colour;
-    if ($("seeds").checked || members.length === 1) {
-      for (const member of members) picture.append(path(member.points, { stroke: colour, "stroke-width": members.length > 1 ? 1 : 2, opacity: members.length > 1 ? 0.4 : 1 }));
+  for (const { line, colour, mean, seeds } of groups) {
+    const failed = seeds.filter((seed) => seed.failed).length;
+    for (const seed of seeds) {
+      const faint = mean.length > 0 || seed.failed;
+      if (mean.length > 0 && !$("seeds").checked) continue;
+      picture.append(path(seed.points, { class: "seed", stroke: colour, "stroke-width": faint ? 1 : 2,
+        opacity: faint ? 0.55 : 1, "stroke-dasharray": seed.failed ? "4 4" : "none" }));
     }
-    if (members.length > 1) picture.append(path(mean(members), { stroke: colour, "stroke-width": 2.4 }));
+    if (mean.length > 0) picture.append(path(mean, { class: "mean", stroke: colour, "stroke-width": 2.4 }));
     const item = made("li"), mark = made("i");
     mark.style.background = colour;
-    item.append(mark, `${line}, ${members.length} seed${members.length > 1 ? "s" : ""}`);
+    item.append(mark, `${line}, ${seeds.length} seed${seeds.length > 1 ? "s" : ""}` +
+      (failed ? `, ${failed} of them failed and in no mean (dashed)` : ""));
     legend.append(item);
   }
   const figure = made("figure");
   figure.append(picture, legend);
   return figure;
-}
-
-/** As far as all seeds have come. */
-function mean(members) {
-  const length = Math.min(...members.map((member) => member.points.length));
-  return Array.from({ length }, (_, i) => [0, 1].map((axis) => members.reduce((sum, member) => sum + member.points[i][axis], 0) / members.length));
 }
 
 // --- Scores and pictures --------------------------------------------------------------------------
@@ -162,10 +177,10 @@ function showScores({ tables, sentences }) {
 
 function showPictures({ pictures }) {
   $("picturesPart").hidden = pictures.length === 0;
-  if ($("pictures").dataset.names === pictures.join("\n")) return;
-  $("pictures").dataset.names = pictures.join("\n");
-  $("pictures").replaceChildren(...pictures.map((name) => {
-    const address = `pictures/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const addresses = pictures.map(({ address }) => address).join("\n"); // when each was changed is part of them
+  if ($("pictures").dataset.addresses === addresses) return;
+  $("pictures").dataset.addresses = addresses;
+  $("pictures").replaceChildren(...pictures.map(({ name, address }) => {
     const film = /\.(mp4|webm)$/.test(name), figure = made("figure");
     figure.append(film ? made("video", null, { src: address, controls: "", loop: "", muted: "" })
       : made("img", null, { src: address, alt: name, loading: "lazy" }), made("figcaption", name));
@@ -176,30 +191,26 @@ function showPictures({ pictures }) {
 // --- Again and again ------------------------------------------------------------------------------
 
 async function look() {
-  try {
-    const overview = await ask("overview");
-    if (overview) {
-      showRuns(overview);
-      showColumns(overview);
-      showPictures(overview);
+  const troubles = [];
+  // What is wrong with one part hides no other.
+  const parts = [() => follow("overview", showOverview),
+    () => $("curvesPart").hidden || follow(`curves/${encodeURIComponent(column)}`, showCurves),
+    () => follow("scores", showScores)];
+  for (const part of parts) {
+    try {
+      await part();
+    } catch (error) {
+      troubles.push(error.message);
+      if (error instanceof GoneError) break;
     }
-    if (!$("curvesPart").hidden) {
-      const curves = await ask(`curves/${encodeURIComponent(column)}`);
-      if (curves) showCurves(curves);
-    }
-    const scores = await ask("scores");
-    if (scores) showScores(scores);
-    $("trouble").hidden = true;
-    $("when").textContent = `Read at ${new Date().toLocaleTimeString()}.`;
-  } catch (error) {
-    const left = error instanceof TypeError; // what a browser says where nobody answers
-    $("trouble").textContent = left ? "“diamond web” does not answer any more; start it again, and this page goes on." : error.message;
-    $("trouble").hidden = false;
   }
+  $("trouble").textContent = troubles.join(" ");
+  $("trouble").hidden = troubles.length === 0;
+  if (troubles.length === 0) $("when").textContent = `Read at ${new Date().toLocaleTimeString()}.`;
 }
 
 function redraw() {
-  for (const address of Object.keys(before)) if (address.startsWith("curves/")) delete before[address];
+  for (const address of Object.keys(shown)) if (address.startsWith("curves/")) delete shown[address];
   look();
 }
 
@@ -209,7 +220,7 @@ $("column").addEventListener("change", () => {
 });
 $("seeds").addEventListener("change", redraw);
 
-for (;;) {
+while (!("refused" in document.documentElement.dataset)) {
   if (!document.hidden) await look();
   await new Promise((done) => setTimeout(done, EVERY));
 }

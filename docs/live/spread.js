@@ -1,0 +1,1 @@
+../../diamond_attention/web/live/spread.js
