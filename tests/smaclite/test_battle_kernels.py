@@ -177,7 +177,7 @@ def on_a_gpu(monkeypatch):
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
         monkeypatch.setattr(jax, "devices", lambda *_: [gpu])
 
-    asked = kernels._run_here, battle_kernels._compile_here
+    asked = kernels._run_here, battle_kernels.are_used_for
     for each_once in asked:
         each_once.cache_clear()
     yield pretend
@@ -248,7 +248,7 @@ def test_steps_of_batches_of_batches_are_one_batch(monkeypatch):
         return battle.Outcome(moved, jnp.float32(turn_orders[-1, 0]), state.alive[0], ~state.alive[0])
 
     monkeypatch.setattr(kernels, "are_used", lambda dtype: True)
-    monkeypatch.setattr(battle_kernels, "_compile_here", lambda *_: True)
+    monkeypatch.setattr(battle_kernels, "are_used_for", lambda *_: True)
     monkeypatch.setattr(battle, "step_plainly", quick)
     battle_kernels._joined.cache_clear()
     scenario = scenario_of("2s3z")

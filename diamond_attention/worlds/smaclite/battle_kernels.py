@@ -25,14 +25,14 @@ def step(
     scenario: Scenario, state: battle.BattleState, actions: Array, turn_orders: Array, correct_walls: bool
 ) -> battle.Outcome:
     """`battle.step`, in kernels where the program runs on a GPU. All batches, of whatever `vmap`, are one batch."""
-    if not _compile_here(scenario, correct_walls):
+    if not are_used_for(scenario, correct_walls):
         return battle.step_plainly(scenario, state, actions, turn_orders, correct_walls)
     alone = jax.tree.map(lambda values: values[..., None], (state, actions, turn_orders))
     return jax.tree.map(lambda values: values[..., 0], _joined(scenario, correct_walls)(*alone))
 
 
 @lru_cache(maxsize=32)
-def _compile_here(scenario: Scenario, correct_walls: bool) -> bool:
+def are_used_for(scenario: Scenario, correct_walls: bool) -> bool:
     """Whether this GPU's compiler takes the kernels of this map: asked before a whole training depends on them."""
 
     def one_battle() -> Any:
