@@ -6,9 +6,9 @@
     python experiments/cost_curves.py decisions --to rows.jsonl    # ms a decision on one CPU core
     python experiments/cost_curves.py table rows.jsonl             # the curves, and where each leaves linear
 
-With `--device cpu` the curves are those of `spread-cpu` with fewer teams, and `good` takes `--preset spread-cpu --seeds
-3 --goals -102 -62`. Every finding is a line of JSON, on disk before the next one begins. It is no mode of `diamond
-bench`, which says what one preset does on the user's machine and needs none of these options.
+With `--device cpu` the curves are those of `spread-cpu` with fewer teams, and `good` takes `--preset spread-cpu
+--seeds 3 --goals -102 -62`. Every finding is a line of JSON, on disk before the next begins. It is no mode of
+`diamond bench`, which says what one preset does on the user's machine and needs none of these options.
 """
 
 import argparse
