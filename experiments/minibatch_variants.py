@@ -51,9 +51,8 @@ def forgetting(kind: type) -> Callable[[], Any]:
 
 
 def norm_by_hand(self: Projection, *parts: Any) -> Any:
-    """LayerNorm with a backward pass of its own: two means a row instead of a chain of sums."""
-    wide = linear(self.second, jax.nn.silu(linear(self.first, *parts))).astype(jnp.float32)
-    return normalised(wide).astype(parts[0].dtype)
+    """LayerNorm with a backward pass of its own, which reads what went out instead of a copy in float32."""
+    return normalised(linear(self.second, jax.nn.silu(linear(self.first, *parts))))
 
 
 @jax.custom_vjp
@@ -62,15 +61,18 @@ def normalised(wide: Any) -> Any:
 
 
 def normalised_forward(wide: Any) -> tuple[Any, Any]:
-    centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
+    centred = wide.astype(jnp.float32)
+    centred = centred - jnp.mean(centred, axis=-1, keepdims=True)
     scale = jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
-    return centred * scale, (centred * scale, scale)
+    out = (centred * scale).astype(wide.dtype)
+    return out, (out, scale)
 
 
 def normalised_backward(kept: Any, gradient: Any) -> tuple[Any]:
-    unit, scale = kept
-    along = jnp.mean(gradient * unit, axis=-1, keepdims=True)
-    return (scale * (gradient - jnp.mean(gradient, axis=-1, keepdims=True) - unit * along),)
+    unit, scale = kept[0].astype(jnp.float32), kept[1]
+    wide = gradient.astype(jnp.float32)
+    along = jnp.mean(wide * unit, axis=-1, keepdims=True)
+    return ((scale * (wide - jnp.mean(wide, axis=-1, keepdims=True) - unit * along)).astype(gradient.dtype),)
 
 
 normalised.defvjp(normalised_forward, normalised_backward)
@@ -133,25 +135,25 @@ assert diamond.DiamondPolicy is DiamondPolicy
 
 
 def question(teams: int, width: int, precision: str) -> tuple[Any, Any]:
-    """The gradient as a function, and its arguments: a minibatch of a first rollout."""
+    """The gradient as a function, and what makes its arguments: a minibatch of a first rollout."""
     settings = PRESETS["spread-gpu"][1]
     method = dataclasses.replace(settings.ppo, envs=teams, steps=1, batch=teams, precision=precision)
     policy = dataclasses.replace(settings.policy, width=width)
     settings = dataclasses.replace(settings, method=method, policy=policy)
-    learner, state = build_learner(settings), begin_learning(settings, 0)
+    learner = build_learner(settings)
 
-    @jax.jit
-    def minibatch(state: Any) -> Any:
-        _, seen = learning.collect_all(learner, state, jax.random.key(1))
+    def arguments() -> Any:
+        state = begin_learning(settings, 0)
+        _, seen = jax.jit(partial(learning.collect_all, learner))(state, jax.random.key(1))
         seen = jax.tree.map(lambda x: x[:, 0], seen)
-        return seen, jax.random.normal(jax.random.key(2), seen.value.shape), seen.reward / 10
+        return state.weights, seen, jax.random.normal(jax.random.key(2), seen.value.shape), seen.reward / 10
 
     def gradient(weights: Any, batch: Any, gains: Any, goals: Any) -> Any:
         # Looked up late, for variants that replace it.
         loss = jax.value_and_grad(lambda weights: learning.ppo_loss(method, weights, batch, gains, goals)[0])
         return loss(weights)
 
-    return gradient, (state.weights, *minibatch(state))
+    return gradient, arguments
 
 
 def apart(one: Any, other: Any) -> float:
@@ -171,7 +173,8 @@ def compiled_variants(teams: int, width: int, precision: str, only: list[str], l
     for name, how, times in wanted:
         if only and name not in (PLAIN, *only):
             continue
-        gradient, arguments = question(teams * times, width, precision)
+        gradient, make = question(teams * times, width, precision)
+        arguments = make()
         began = time.perf_counter()
         with how():
             program = jax.jit(gradient).lower(*arguments).compile()
@@ -208,8 +211,8 @@ def counted(lines: Lines, teams: int, width: int, precision: str, only: list[str
     for name, how in VARIANTS.items():
         if only and name not in only:
             continue
-        gradient, arguments = question(teams, width, precision)
-        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
+        gradient, make = question(teams, width, precision)
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), jax.eval_shape(make))
         with how():
             program = jax.jit(gradient).lower(*shapes).compile()
         found = loop_of("a minibatch", computations(program.as_text())["ENTRY"])
