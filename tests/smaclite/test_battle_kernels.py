@@ -63,6 +63,24 @@ def test_a_step_in_lanes_is_the_ordinary_step(name, count, steps, monkeypatch):
         assert_equal_but_for_close_calls(expected, found, count, allowed=count // 16)
 
 
+@pytest.mark.timeout(900)
+def test_a_step_in_pallas_is_the_ordinary_step():
+    """The kernels as they are, by Pallas's interpreter: battles of the second step and of the sixth, side by side.
+
+    2s3z, because what an interpreter compiles is a tenth of what units beside long walls need.
+    """
+    _, early, *_, late = battles_under_way("2s3z", 48, 6)
+    halves = jax.tree.map(lambda one, other: jnp.concatenate([one[..., :24], other[..., 24:]], axis=-1), early, late)
+    state, actions, orders, expected = halves
+    # Not compiled as a whole: each of its three kernels then is compiled once, not once a tick.
+    found = battle_kernels.step_side_by_side(scenario_of("2s3z"), state, actions, orders, interpret=True)
+    assert_equal_but_for_close_calls(expected, found, 48, allowed=2)
+    moved = jnp.abs(found.state.position - state.position).max(axis=(0, 1)) > 0.1
+    hurt = (found.state.hp < state.hp).any(axis=0)
+    assert moved[:24].all()
+    assert hurt[24:].sum() > 2, "battles in which nobody fights say little"
+
+
 def small(battles, units, table):
     """A loop of as many turns as a lane's own number says, a table, an index, a sum: what kernels are made of."""
     counts, (start, wanted) = battles["counts"], units
