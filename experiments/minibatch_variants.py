@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
 from statistics import median
 from typing import Any
 from unittest import mock
@@ -88,6 +89,44 @@ def batched_product(left: Any, right: Any) -> Any:
     return left @ right
 
 
+def in_pairs(self: DiamondPolicy, view: Any) -> Any:
+    """Agents and tasks, where there are as many, as one array with an axis of two: half as many, larger products."""
+    precision = self.embed_agent.first.weight.dtype
+    most = max(view.agents.shape[-1], view.tasks.shape[-1])
+    widened = [jnp.pad(rows, ((0, 0), (0, most - rows.shape[-1]))) for rows in (view.agents, view.tasks)]
+    both = pair_projected(self.embed_agent, self.embed_task, jnp.stack(widened).astype(precision))
+    present = attention.presence_term(view.task_present, view.agent_present)
+    shown = []
+    for block in (0, 1):
+        own = self.blocks[block]
+        agents, tasks = both
+        values, task_values = pair_linear((own.agent_values, own.task_values), both)
+        scores = attention.small_product(tasks, agents.T) / jnp.sqrt(tasks.shape[-1])
+        weights = attention.softmax_or_zero(scores + (present + self.rank_terms(block, view.ranks))[0]).astype(
+            precision
+        )
+        shown.append(weights)
+        seen = jnp.stack([attention.small_product(weights.T, task_values), attention.small_product(weights, values)])
+        if block == 0:
+            both = pair_projected(self.agent_projections[0], self.task_projections[0], seen, both)
+    tasks = self.task_projections[1](seen[1], tasks)
+    viewer = self.agent_projections[1](seen[0, 0], agents[0])
+    seen, weights = self.choice(tasks, viewer, view.task_present, None, 1.0)
+    return self.head(seen, viewer), (*shown, weights[:, None])
+
+
+def pair_linear(layers: Any, *parts: Any) -> Any:
+    widths = [part.shape[-1] for part in parts]
+    padded = [jnp.pad(layer.weight, ((0, 0), (0, sum(widths) - layer.weight.shape[1]))).T for layer in layers]
+    of_parts = jnp.split(jnp.stack(padded), list(accumulate(widths))[:-1], axis=1)
+    return sum(map(jnp.matmul, parts, of_parts)) + jnp.stack([layer.bias for layer in layers])[:, None]
+
+
+def pair_projected(one: Projection, other: Projection, *parts: Any) -> Any:
+    hidden = jax.nn.silu(pair_linear((one.first, other.first), *parts))
+    return normalised(pair_linear((one.second, other.second), hidden))
+
+
 @contextmanager
 def linear_replaced(by: Callable[..., Any]) -> Iterator[None]:
     with (
@@ -124,6 +163,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "norm by hand": partial(mock.patch.object, Projection, "__call__", norm_by_hand),
     "joined parts": partial(linear_replaced, product_of_parts),
     "batched products": partial(small_product_replaced, batched_product),
+    "agents and tasks in pairs": partial(mock.patch.object, DiamondPolicy, "__call__", in_pairs),
     "critic in bfloat16": small_precision_of_critic,
 }
 LARGER = (2, 4, 8)
