@@ -18,6 +18,7 @@ replays by the ordinary code in single precision, which is what kernels have to 
 
 import argparse
 import os
+import re
 import sys
 import time
 from functools import partial
@@ -43,6 +44,12 @@ JITTER = 1.0
 TURNS, CALLS = 3, 3
 WORKERS = 10
 """Processes that compile side by side on a machine of sixteen cores."""
+BY_IMPORTANCE = (
+    *("2s3z", "3s5z", "MMM2", "3s_vs_5z", "10m_vs_11m", "MMM", "2s_vs_1sc", "3s5z_vs_3s6z", "27m_vs_30m"),
+    *("corridor", "bane_vs_bane", "2c_vs_64zg"),
+)
+PARTS = 3
+"""Of the recordings, each in a process of its own."""
 NUDGE = 1e-6
 """Relative: two or three of the last bits of a position in single precision."""
 FIRST_SHOWN = 5
@@ -288,7 +295,13 @@ def lease(lines: Lines, seconds: float, to: str, folder: str | None, lock: str) 
         lines.say("no go", map="2s3z")
         run("off", train=["train"])
         return
-    recordings = {"recordings": ["recordings", "--recordings", folder]} if folder else {}
+    recordings = {}
+    if folder:
+        # By their names: this process must not ask JAX for the GPU that those it starts will share.
+        there = {re.sub(r"_\d\d_.*", "", path.name) for path in Path(folder).glob("*.npz")}
+        maps = [name for name in BY_IMPORTANCE if name in there]
+        for part in range(PARTS):
+            recordings[f"recordings_{part}"] = ["recordings", *maps[part::PARTS], "--recordings", folder]
     run(
         "on",
         train=["train"],
