@@ -109,7 +109,24 @@ def deployed() -> str:
     return markdown_table(["policy", "peers", "play", "MB", "s to load", "median ms"], lines)
 
 
+def minibatch_counts() -> str:
+    """One minibatch's gradient in several ways, as compiled for an H200."""
+    rows = map(json.loads, (result_rows.RESULTS / "minibatch_counts.jsonl").read_text().splitlines())
+    lines = [
+        [
+            row["variant"],
+            str(row["kernels"]),
+            f"{row['MB']:,}",
+            f"{row['ms_at_least']:.2f}",
+            mebibytes(row["temp_bytes"]),
+        ]
+        for row in rows
+    ]
+    return markdown_table(["variant", "kernels", "MB moved", "ms at least", "memory besides"], lines)
+
+
 TABLES: dict[str, result_rows.Table] = {
+    "minibatch-counts": minibatch_counts,
     "deploy-cost": deployed,
     "xor-speed": xor,
     "spread-speed": spread,

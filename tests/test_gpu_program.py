@@ -18,6 +18,22 @@ ENTRY %main (a: f32[8,4]) -> (f32[8,4]) {
 }
 """
 
+NESTED = """
+%inner (p: (f32[8])) -> (f32[8]) {
+  %a = f32[8]{0} fusion(%x), kind=kLoop, calls=%f
+  %b = f32[8]{0} custom-call(%a), custom_call_target="__gpu$xla.gpu.triton"
+}
+
+%outer (p: (f32[8])) -> (f32[8]) {
+  %c = f32[8]{0} copy(%x)
+  %w = (f32[8]{0}) while(%c), condition=%k, body=%inner, backend_config={"known_trip_count":{"n":"32"}}
+}
+
+ENTRY %main (a: f32[8]) -> (f32[8]) {
+  %w = (f32[8]{0}) while(%a), condition=%c, body=%outer
+}
+"""
+
 
 def test_kernels_and_bytes_of_a_loop_are_counted(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "experiments")
@@ -29,3 +45,12 @@ def test_kernels_and_bytes_of_a_loop_are_counted(monkeypatch):
     assert loop.moved == 20 * 2 * 128 + 128 + 16
     assert (loop.name, loop.turns) == ("body", "12")
     assert gpu_program.loops(PROGRAM.replace("KERNELS", "")) == []  # one kernel is no loop worth a line
+
+
+def test_kernels_of_an_update_are_those_of_its_loops_as_often_as_they_turn(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "experiments")
+    import gpu_program
+
+    assert gpu_program.starts(NESTED) == {"outer": 1 + 32 * 2}
+    inner = gpu_program.computations(NESTED)["inner"]
+    assert gpu_program.loop_of("inner", inner).kinds == {"fusion": 1, "kernel of ours": 1}

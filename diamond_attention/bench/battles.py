@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from diamond_attention.bench.timing import best_of_turns, program_bytes, steps_for, without_compilation_cache
-from diamond_attention.worlds.smaclite import battle
+from diamond_attention.worlds.smaclite import battle, kernels
 from diamond_attention.worlds.smaclite.scenario import scenario_of
 from diamond_attention.worlds.smaclite.scripted import choose_at_random
 
@@ -85,6 +85,7 @@ def measure_battles(map_name: str, envs: int) -> dict[str, Any]:
     return {
         "map": map_name,
         "envs": envs,
+        "kernels": kernels.are_used(carry[0].hp.dtype),
         "agents": scenario.number_of_agents,
         "enemies": scenario.number_of_enemies,
         "steps_per_second": envs * steps / best["ours"],

@@ -1,6 +1,7 @@
 """Kernels of whole steps against the ordinary code, number by number; without a GPU."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from numpy_lanes import in_numpy
 
+from diamond_attention.errors import Notice, UserError
 from diamond_attention.worlds.smaclite import battle, battle_kernels, kernels, scripted
 from diamond_attention.worlds.smaclite.scenario import scenario_of
 
@@ -59,6 +61,24 @@ def test_a_step_in_lanes_is_the_ordinary_step(name, count, steps, monkeypatch):
     for state, actions, orders, expected in list(battles_under_way(name, count, steps))[1::4]:
         found = step(state, actions, orders)
         assert_equal_but_for_close_calls(expected, found, count, allowed=count // 16)
+
+
+@pytest.mark.timeout(900)
+def test_a_step_in_pallas_is_the_ordinary_step():
+    """The kernels as they are, by Pallas's interpreter: battles of the second step and of the sixth, side by side.
+
+    2s3z, because what an interpreter compiles is a tenth of what units beside long walls need.
+    """
+    _, early, *_, late = battles_under_way("2s3z", 48, 6)
+    halves = jax.tree.map(lambda one, other: jnp.concatenate([one[..., :24], other[..., 24:]], axis=-1), early, late)
+    state, actions, orders, expected = halves
+    # Not compiled as a whole: each of its three kernels then is compiled once, not once a tick.
+    found = battle_kernels.step_side_by_side(scenario_of("2s3z"), state, actions, orders, interpret=True)
+    assert_equal_but_for_close_calls(expected, found, 48, allowed=2)
+    moved = jnp.abs(found.state.position - state.position).max(axis=(0, 1)) > 0.1
+    hurt = (found.state.hp < state.hp).any(axis=0)
+    assert moved[:24].all()
+    assert hurt[24:].sum() > 2, "battles in which nobody fights say little"
 
 
 def small(battles, units, table):
@@ -145,11 +165,97 @@ def test_kernels_are_used_only_where_asked_for(monkeypatch):
     monkeypatch.setenv(kernels.SWITCH, "on")
     assert not kernels.are_used(np.float32), "there is no GPU here"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(kernels, "_runs_here", lambda: True)
+    monkeypatch.setattr(kernels, "_run_here", lambda: True)
     assert kernels.are_used(np.float32)
     assert not kernels.are_used(np.float64)
     monkeypatch.setenv(kernels.SWITCH, "off")
     assert not kernels.are_used(np.float32)
+    monkeypatch.setenv(kernels.SWITCH, "yes")
+    with pytest.raises(UserError, match=r"DIAMOND_KERNELS is 'yes'; say on or off\."):
+        kernels.are_used(np.float32)
+
+
+def test_the_default_is_said_in_one_place(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(kernels, "_run_here", lambda: True)
+    for default in ("on", "off"):
+        monkeypatch.setattr(kernels, "DEFAULT", default)
+        assert kernels.are_used(np.float32) == (default == "on")
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """`on_a_gpu(kind, version, capability)`: this process believes to have that one, and that it is asked for."""
+
+    def pretend(kind, version, capability):
+        gpu = SimpleNamespace(
+            device_kind=kind, client=SimpleNamespace(platform_version=version), compute_capability=capability
+        )
+        monkeypatch.setenv(kernels.SWITCH, "on")
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        monkeypatch.setattr(jax, "devices", lambda *_: [gpu])
+
+    asked = kernels._run_here, battle_kernels.are_used_for
+    for each_once in asked:
+        each_once.cache_clear()
+    yield pretend
+    for each_once in asked:
+        each_once.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "capability"), [("Tesla V100", "cuda 12090", "7.0"), ("AMD MI300X", "rocm 60000", "gfx942")]
+)
+def test_a_gpu_that_is_too_old_or_another_kind_says_so_once(kind, version, capability, on_a_gpu):
+    on_a_gpu(kind, version, capability)
+    with pytest.warns(Notice) as said:
+        assert [kernels.are_used(np.float32) for _ in range(2)] == [False, False]
+    (sentence,) = (str(one.message) for one in said)
+    assert sentence == (
+        f"SMAClite's kernels do not run on {kind} (a GPU by NVIDIA of compute capability 8 or later is needed); "
+        "battles go the slower, ordinary way."
+    )
+
+
+def test_a_gpu_that_fails_at_the_first_kernel_says_so_in_one_sentence(on_a_gpu, monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("ptxas fatal: Unknown option\nand a page of a compiler's stack")
+
+    monkeypatch.setattr(kernels, "in_lanes", refuse)
+    on_a_gpu("NVIDIA H200", "cuda 12090", "9.0")
+    with pytest.warns(Notice, match=r"on NVIDIA H200 \(ptxas fatal: Unknown option\); battles") as said:
+        assert not kernels.are_used(np.float32)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_a_gpu_whose_first_kernel_is_wrong_has_none(factor, on_a_gpu, monkeypatch):
+    monkeypatch.setattr(kernels, "in_lanes", lambda function, name, given: (given[0] * factor,))
+    on_a_gpu("NVIDIA H200", "cuda 12090", "9.0")
+    if factor == 2:
+        assert jax.jit(lambda x: x + kernels.are_used(np.float32))(1) == 2, "asked while something else is traced"
+    else:
+        with pytest.warns(Notice, match="a first one computed wrong numbers"):
+            assert not kernels.are_used(np.float32)
+
+
+def test_a_map_whose_kernels_do_not_compile_is_played_the_ordinary_way(on_a_gpu, monkeypatch):
+    def refuse(*_, **__):
+        raise NotImplementedError("No rule for this map.")
+
+    on_a_gpu("NVIDIA H200", "cuda 12090", "9.0")
+    monkeypatch.setattr(kernels, "_run_here", lambda: True)
+    monkeypatch.setattr(battle_kernels, "in_lanes", refuse)
+    monkeypatch.setattr(battle, "step_plainly", lambda scenario, state, *_: state.hp + 1)
+    scenario = scenario_of("2s3z")
+    state, orders = battle.start(scenario), jnp.zeros((8, 10), jnp.int32)
+    step = jax.vmap(partial(battle.step, scenario), in_axes=(None, 0, None))
+    sentence = r"do not run on NVIDIA H200 for 2s3z \(No rule for this map\.\); battles go the slower, ordinary way"
+    actions = jnp.zeros((3, 5), jnp.int32)
+    with pytest.warns(Notice, match=sentence) as said:
+        found = [jax.jit(lambda actions: step(state, actions, orders))(actions) for _ in range(2)]
+    np.testing.assert_array_equal(found, np.tile(state.hp + 1, (2, 3, 1)))
+    assert len(said) == 1
 
 
 def test_steps_of_batches_of_batches_are_one_batch(monkeypatch):
@@ -160,6 +266,7 @@ def test_steps_of_batches_of_batches_are_one_batch(monkeypatch):
         return battle.Outcome(moved, jnp.float32(turn_orders[-1, 0]), state.alive[0], ~state.alive[0])
 
     monkeypatch.setattr(kernels, "are_used", lambda dtype: True)
+    monkeypatch.setattr(battle_kernels, "are_used_for", lambda *_: True)
     monkeypatch.setattr(battle, "step_plainly", quick)
     battle_kernels._joined.cache_clear()
     scenario = scenario_of("2s3z")

@@ -16,7 +16,7 @@ from jaxtyping import Array, Int
 
 from diamond_attention.worlds.smaclite import avoidance, battle, targeting
 from diamond_attention.worlds.smaclite.avoidance import Avoidance, Walkers
-from diamond_attention.worlds.smaclite.kernels import in_lanes
+from diamond_attention.worlds.smaclite.kernels import LANES, in_lanes, no_kernels
 from diamond_attention.worlds.smaclite.scenario import Scenario
 from diamond_attention.worlds.smaclite.vectors import Vector, vector
 
@@ -25,8 +25,28 @@ def step(
     scenario: Scenario, state: battle.BattleState, actions: Array, turn_orders: Array, correct_walls: bool
 ) -> battle.Outcome:
     """`battle.step`, in kernels where the program runs on a GPU. All batches, of whatever `vmap`, are one batch."""
+    if not are_used_for(scenario, correct_walls):
+        return battle.step_plainly(scenario, state, actions, turn_orders, correct_walls)
     alone = jax.tree.map(lambda values: values[..., None], (state, actions, turn_orders))
     return jax.tree.map(lambda values: values[..., 0], _joined(scenario, correct_walls)(*alone))
+
+
+@lru_cache(maxsize=32)
+def are_used_for(scenario: Scenario, correct_walls: bool) -> bool:
+    """Whether this GPU's compiler takes the kernels of this map: asked before a whole training depends on them."""
+
+    def one_battle() -> Any:
+        orders = battle.draw_turn_orders(scenario, jax.random.key(0))
+        return battle.start(scenario), jnp.zeros(scenario.number_of_agents, jnp.int32), orders
+
+    shapes = jax.tree.map(
+        lambda one: jax.ShapeDtypeStruct((*one.shape, LANES), one.dtype), jax.eval_shape(one_battle)
+    )
+    try:
+        jax.jit(partial(step_side_by_side, scenario, correct_walls=correct_walls)).lower(*shapes).compile()
+    except Exception as error:  # neither Pallas nor Triton nor XLA has one type for what it cannot do
+        return no_kernels(f"{jax.devices()[0].device_kind} for {scenario.map.name}", error)
+    return True
 
 
 @lru_cache(maxsize=32)

@@ -4,7 +4,6 @@
 """
 
 import os
-import warnings
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -15,40 +14,59 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas
 
+from diamond_attention.errors import UserError, notice, printable, shown
 from diamond_attention.worlds.smaclite.lanes import Lanes, Row, as_objects
 
 LANES = 32
 """Battles in one program: a warp. Its loops wait for the slowest of them, and asking them all is one instruction."""
 
 SWITCH = "DIAMOND_KERNELS"
-"""The environment variable that says `on` or `off`. No setting of the world: it does not change what a run is."""
+"""The environment variable that says `on`, wherever a GPU can run them, or `off`. No setting of the world: it does
+not change what a run is."""
+DEFAULT = "off"
+"""What holds where nobody says. Off until a GPU has shown them right."""
 OLDEST_GPU = 8.0
 """Compute capability from which Triton's kernels run."""
 
 
 def are_used(dtype: Any) -> bool:
     """Whether this process has a GPU for kernels and wants them."""
-    return (
-        dtype == jnp.float32
-        and os.environ.get(SWITCH, "off") == "on"
-        and jax.default_backend() == "gpu"
-        and _runs_here()
-    )
+    return are_wanted() and dtype == jnp.float32 and jax.default_backend() == "gpu" and _run_here()
+
+
+def are_wanted() -> bool:
+    told = os.environ.get(SWITCH, DEFAULT)
+    if told not in ("on", "off"):
+        raise UserError(f"{SWITCH} is {shown(told)}; say on or off.")
+    return told == "on"
 
 
 @lru_cache(maxsize=1)
-def _runs_here() -> bool:
+def _run_here() -> bool:
+    """Asked once in a process: a kernel of two instructions says whether there are kernels at all."""
     gpu = jax.devices()[0]
+    oldest = f"a GPU by NVIDIA of compute capability {OLDEST_GPU:g} or later is needed"
     try:
-        _one_warp()
-        able = "cuda" in gpu.client.platform_version and float(gpu.compute_capability) >= OLDEST_GPU
-    except (ImportError, AttributeError, ValueError):
-        able = False
-    if not able:
-        warnings.warn(
-            f"SMAClite's kernels do not run on {gpu.device_kind}; battles go the slower, ordinary way.", stacklevel=2
-        )
-    return able
+        if "cuda" not in gpu.client.platform_version or float(gpu.compute_capability) < OLDEST_GPU:
+            return no_kernels(gpu.device_kind, oldest)
+        numbers = np.arange(LANES, dtype=np.float32)[None]
+        # Compiled by hand: this may be asked while a larger program is traced, and must not become a part of it.
+        double = jax.jit(lambda numbers: in_lanes(lambda given: (given[0] * 2,), "first", (numbers,))[0])
+        if not np.array_equal(double.lower(numbers).compile()(numbers), 2 * numbers):
+            return no_kernels(gpu.device_kind, "a first one computed wrong numbers")
+    except Exception as error:  # whatever a driver, a compiler or a version of JAX without Triton raises
+        return no_kernels(gpu.device_kind, error)
+    return True
+
+
+def no_kernels(where: str, why: Any) -> bool:
+    """False, and one sentence about it."""
+    first_line = printable(str(why).strip().partition("\n")[0])[:LONGEST_REASON] or type(why).__name__
+    notice(f"SMAClite's kernels do not run on {where} ({first_line}); battles go the slower, ordinary way.")
+    return False
+
+
+LONGEST_REASON = 120
 
 
 def in_lanes(

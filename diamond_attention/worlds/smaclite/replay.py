@@ -8,7 +8,7 @@ contacts between units amplify rounding: two correct engines drift apart when th
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -176,56 +176,63 @@ def load_state(trace: Trace, at: Any, dtype: Any = np.float64) -> BattleState:
     return jax.tree.map(jnp.asarray, loaded)
 
 
+def shown_hp(state: BattleState) -> Any:
+    return jnp.where(state.alive, state.hp, 0.0)
+
+
+def describe(scenario: Scenario, state: BattleState) -> dict[str, Any]:
+    legal = battle.legal_actions(scenario, state)
+    return {
+        "avail": legal,
+        "obs": battle.observations(scenario, state, legal),
+        "state": battle.state_vector(scenario, state),
+    }
+
+
+def after_step(scenario: Scenario, outcome: battle.Outcome) -> dict[str, Any]:
+    """What a recording holds of the situation after a step, by the same names; what happened within is left out."""
+    after = outcome.state
+    return describe(scenario, after) | {
+        "pos": after.position,
+        "vel": after.velocity,
+        "hp": shown_hp(after),
+        "shield": after.shield,
+        "cooldown": after.cooldown,
+        "shield_cd": after.shield_timer,
+        "energy": after.energy,
+        "heal_pool": after.heal_pool,
+        "target": after.target,
+        "alive": after.alive,
+        "reward": outcome.reward,
+        "done": outcome.done,
+        "won": outcome.won,
+    }
+
+
 @lru_cache(maxsize=16)
 def _programs(map_name: str, correct_walls: bool) -> tuple[Any, Any]:
     """Describing and stepping many situations of a map, compiled."""
     scenario = scenario_of(map_name)
 
-    def describe(state: BattleState) -> dict[str, Any]:
-        legal = battle.legal_actions(scenario, state)
-        return {
-            "avail": legal,
-            "obs": battle.observations(scenario, state, legal),
-            "state": battle.state_vector(scenario, state),
-        }
-
     def replay_step(state: BattleState, actions: Any, order: Any) -> dict[str, Any]:
         outcome, ticks = battle.step_and_record(scenario, state, actions, order, correct_walls)
-        after = outcome.state
-
-        def shown_hp(state: BattleState) -> Any:
-            return jnp.where(state.alive, state.hp, 0.0)
-
-        return describe(after) | {
-            "pos": after.position,
-            "vel": after.velocity,
-            "hp": shown_hp(after),
-            "shield": after.shield,
-            "cooldown": after.cooldown,
-            "shield_cd": after.shield_timer,
-            "energy": after.energy,
-            "heal_pool": after.heal_pool,
-            "target": after.target,
-            "alive": after.alive,
-            "reward": outcome.reward,
-            "done": outcome.done,
-            "won": outcome.won,
+        return after_step(scenario, outcome) | {
             "tick_pos": ticks.state.position,
             "tick_hp": shown_hp(ticks.state),
             "tick_shield": ticks.state.shield,
             "tick_target": ticks.state.target,
             "tick_alive": ticks.state.alive,
             "tick_reward": ticks.reward,
-            "lines_dropped": after.lines_dropped,
+            "lines_dropped": outcome.state.lines_dropped,
         }
 
-    return jax.jit(jax.vmap(describe)), jax.jit(jax.vmap(replay_step))
+    return jax.jit(jax.vmap(partial(describe, scenario))), jax.jit(jax.vmap(replay_step))
 
 
 def compare(trace: Trace, correct_walls: bool = False) -> Comparison:
     """Replays every step of a recording, in float64."""
     with jax.enable_x64(True):
-        describe, replay_step = _programs(trace.scenario.map.name, correct_walls)
+        described_by, replay_step = _programs(trace.scenario.map.name, correct_walls)
         comparison = Comparison(trace.name, trace.scenario.map.name)
         arrays, steps = trace.arrays, trace.steps
         chunks: list[dict[str, np.ndarray]] = []
@@ -241,15 +248,15 @@ def compare(trace: Trace, correct_walls: bool = False) -> Comparison:
         for name, values in replayed.items():
             recorded = arrays[name]
             expected = recorded[1:] if len(recorded) == steps + 1 else recorded
-            comparison.differences[name] = _largest_difference(values, expected)
-        described = jax.device_get(describe(load_state(trace, np.zeros(CHUNK, int))))
+            comparison.differences[name] = largest_difference(values, expected)
+        described = jax.device_get(described_by(load_state(trace, np.zeros(CHUNK, int))))
         for name in AFTER_RESET:
-            at_reset = _largest_difference(described[name][:1], arrays[name][:1])
+            at_reset = largest_difference(described[name][:1], arrays[name][:1])
             comparison.differences[name][0] = np.fmax(comparison.differences[name][0], at_reset[0])
         return comparison
 
 
-def _largest_difference(values: np.ndarray, expected: np.ndarray) -> np.ndarray:
+def largest_difference(values: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Per step. Not-a-number is a difference without bound."""
     difference = np.abs(values.astype(np.float64) - expected.astype(np.float64)).reshape(len(values), -1).max(axis=1)
     return np.where(np.isnan(difference), np.inf, difference)
