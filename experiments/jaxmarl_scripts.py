@@ -5,8 +5,8 @@
         --rows ippo.csv --every 10 -- TOTAL_TIMESTEPS=1e6 NUM_SEEDS=3
 
 A script asks JaxMARL for an environment by a name of JaxMARL's. Whatever it asks for, it is given the world named
-here; with `--world-of-jaxmarl` in place of a world it is given what it asks for, to compare with. Words after `--` are
-the script's.
+here; with `--world-of-jaxmarl` in place of a world it is given what it asks for, to compare with. Words after `--`
+are the script's.
 
 What it reports to Weights & Biases becomes rows of a file: which of its NUM_SEEDS seeds, which update, after how many
 steps of teams, the return of an episode, and everything else that it reported. A return is the sum of one agent's

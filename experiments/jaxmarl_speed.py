@@ -3,8 +3,8 @@
     python experiments/jaxmarl_speed.py results/jaxmarl_speed.csv --envs 64
 
 Random legal actions, observations of every agent, episodes that begin anew, all in one compiled program. What is
-counted is seconds of the processor, all threads together, so that what else the machine does counts little; the two of
-a pair take turns all the same, and of each the best turn counts. On a GPU this says nothing.
+counted is seconds of the processor, all threads together, so that what else the machine does counts little; the two
+of a pair take turns all the same, and of each the best turn counts. On a GPU this says nothing.
 """
 
 import argparse
