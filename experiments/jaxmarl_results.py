@@ -22,6 +22,25 @@ SIDE_BY_SIDE = {
     "JaxMARL's IPPO, rewards × 0.1": result_rows.RESULTS / "jaxmarl_ippo_spread_scaled.csv",
     "our IPPO": OURS,
 }
+R = {"R": ("R", 1)}
+SCRIPTS = (
+    ("ippo_ff_mpe.py", "Simple Spread", "jaxmarl_ippo_spread.csv", R | {"entropy": ("entropy", 2)}),
+    ("the same", "rewards × 0.1", "jaxmarl_ippo_spread_scaled.csv", R | {"entropy": ("entropy", 2)}),
+    ("qmix_rnn.py", "Simple Spread", "jaxmarl_qmix_spread.csv", {"R": ("R, greedy", 1)}),
+    (
+        "ippo_rnn_smax.py",
+        "2s3z",
+        "jaxmarl_ippo_smaclite.csv",
+        {"return": ("return", 2), "win_rate": ("win rate", 2)},
+    ),
+    (
+        "qmix_rnn.py",
+        "2s3z",
+        "jaxmarl_qmix_smaclite.csv",
+        {"return": ("return, greedy", 2), "test_battle_won": ("win rate, greedy", 2)},
+    ),
+)
+"""Each script, its world, its rows, and what of them is told with how many decimals."""
 LINES = 8
 """About so many of a table, however many rows there are."""
 
@@ -71,7 +90,19 @@ def speeds() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"jaxmarl-ippo": side_by_side, "jaxmarl-speed": speeds}
+def scripts() -> str:
+    """The first row and the last of each, the mean over seeds."""
+    lines = ["| script | world | seeds | steps of teams | what | first row | last row |", "| --- |" + " --- |" * 6]
+    for script, world, file, what in SCRIPTS:
+        for score, (told_as, decimals) in what.items():
+            scores = by_steps(result_rows.RESULTS / file, score)
+            first, last = min(scores), max(scores)
+            ends = " | ".join(f"{mean(scores[at]):.{decimals}f} after {at:,}" for at in (first, last))
+            lines.append(f"| {script} | {world} | {len(scores[last])} | {last:,} | {told_as} | {ends} |")
+    return "\n".join(lines)
+
+
+TABLES = {"jaxmarl-scripts": scripts, "jaxmarl-ippo": side_by_side, "jaxmarl-speed": speeds}
 
 
 def main() -> None:
