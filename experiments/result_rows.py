@@ -21,6 +21,7 @@ PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("results", "speed", "smaclite", "baselines", "broadcast")),
     *(ROOT / "docs" / f"{name}.md" for name in ("commitments", "when_randomness_matters", "deploy", "fleet")),
+    ROOT / "docs" / "other_frameworks.md",
 ]
 
 Table = Callable[[], str]

@@ -13,6 +13,7 @@ from pathlib import Path
 import baseline_results
 import commitment_results
 import fleet_results
+import jaxmarl_results
 import particle_results
 import result_rows
 import smaclite_results
@@ -29,6 +30,7 @@ TABLES: dict[str, result_rows.Table] = {
     **baseline_results.TABLES,
     **commitment_results.TABLES,
     **fleet_results.TABLES,
+    **jaxmarl_results.TABLES,
     **xor_results.TABLES,
     **particle_results.TABLES,
     **smaclite_results.TABLES,

@@ -1,6 +1,6 @@
 """Every world as a JaxMARL environment, against the installed JaxMARL; `make test-extras` installs it."""
 
-import re
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper, SMAXLogWrap
 from diamond_attention import Smaclite, Spread, UserError
 from diamond_attention.adapters.jaxmarl_env import WorldMultiAgentEnv
 from diamond_attention.worlds.registry import WORLDS
-from diamond_attention.worlds.smaclite.scenario import STOP
+from diamond_attention.worlds.smaclite.scenario import BEST_RETURN, FIRST_TARGET, STOP, scenario_of
 
 SETTINGS = {
     "xor": {"agents": 3},
@@ -157,6 +157,45 @@ def test_jaxmarl_s_record_of_battles_wraps_it():
     assert (info["returned_episode_lengths"] == 2).all()
 
 
+LAST_STEPS = {
+    "the last enemy falls": (1, 1, 200.0, True),
+    "time is up as an enemy falls, another stands": (2, 1, 0.0, False),
+    # JaxMARL knows a win by a last reward of at least one.
+    "time is up as four enemies fall, another stands": (5, 4, 0.0, True),
+}
+"""Of each: enemies that stand before, enemies that fall, what a win earns, whether JaxMARL calls it one."""
+
+
+@pytest.mark.parametrize("ending", LAST_STEPS)
+def test_a_won_battle_is_counted_and_the_measure_knows_better_than_the_reward(ending):
+    standing, fall, bonus, called_won = LAST_STEPS[ending]
+    env = SMAXLogWrapper(WorldMultiAgentEnv("smaclite", time_limit=1))
+    _, state = env.reset(jax.random.PRNGKey(0))
+    world = state.env_state.world
+    places = world.agents["position"]
+    weak = jnp.arange(5) < fall
+    enemies = world.enemies | {
+        "alive": jnp.arange(5) < standing,
+        "position": jnp.where(weak[:, None], places + jnp.array([1.0, 0.0]), world.enemies["position"]),
+        "hp": jnp.where(weak, 5.0, world.enemies["hp"]),
+        "shield": jnp.where(weak, 0.0, world.enemies["shield"]),
+    }
+    state = state.replace(env_state=state.env_state._replace(world=world._replace(enemies=enemies)))
+    legal = env.get_avail_actions(state.env_state)
+    actions = {
+        name: jnp.int32(FIRST_TARGET + index if index < fall else STOP) for index, name in enumerate(env.agents)
+    }
+    assert all(legal[name][actions[name]] for name in env.agents)
+    _, _, rewards, done, info = env.step(jax.random.PRNGKey(1), state, actions)
+    assert done["__all__"]
+    # Five hit points and ten for the kill, of each, in the scale of the game; shields come back by a little.
+    earned = (15 * fall + bonus) * BEST_RETURN / scenario_of("2s3z").largest_return
+    np.testing.assert_allclose(rewards["agent_0"], earned, rtol=0.01)
+    np.testing.assert_allclose(info["returned_episode_returns"], np.full(5, earned), rtol=0.01)
+    assert info["returned_won_episode"].tolist() == [float(called_won)] * 5
+    assert info["battle_won"].tolist() == [float(bonus > 0)] * 5
+
+
 def test_vectors_are_taken_too():
     env = WorldMultiAgentEnv(Spread(), 2)
     assert isinstance(env.action_space("agent_0"), Box)
@@ -166,25 +205,83 @@ def test_vectors_are_taken_too():
 
 
 SCRIPT = """
-import jax, wandb, jaxmarl
-from jaxmarl.environments.smax import HeuristicEnemySMAX, map_name_to_scenario
+import sys
 
-wandb.init(project="", config={})
-for env in (jaxmarl.make("MPE_simple_spread_v3"), HeuristicEnemySMAX(scenario=map_name_to_scenario("3s5z"))):
-    seen, _ = env.reset(jax.random.PRNGKey(0))
-    wandb.log({"agents": env.num_agents, "choices": env.action_space(env.agents[0]).n, "all": seen["agent_0"]})
+import jax
+import jax.numpy as jnp
+import wandb
+from jaxmarl import make
+from jaxmarl.environments.smax import HeuristicEnemySMAX, map_name_to_scenario
+from jaxmarl.wrappers.baselines import MPELogWrapper, SMAXLogWrapper
+
+config = {"NUM_SEEDS": 3, "NUM_ENVS": 2, "NUM_STEPS": 10, "TOTAL_TIMESTEPS": 100.0}
+# What Q-learning asks before it reports.
+assert "WANDB_MODE=online" in sys.argv
+wandb.init(project="", config=config, mode="online")
+if sys.argv[-1] == "mpe":
+    env = MPELogWrapper(make("MPE_simple_spread_v3"))
+else:
+    env = SMAXLogWrapper(HeuristicEnemySMAX(scenario=map_name_to_scenario("3s5z")))
+
+
+def train(own):
+    def update(number, _):
+        jax.experimental.io_callback(wandb.log, None, metrics | {"own": own, "number": number})
+        return number + 1, None
+
+    metrics = {"agents": env.num_agents, "choices": env.action_space(env.agents[0]).n, "all": jnp.zeros(3)}
+    metrics["returned_episode_returns"] = -96.0
+    return jax.lax.scan(update, 0, None, 5)
+
+
+jax.vmap(jax.jit(train))(jnp.arange(3))
 """
 
 
-@pytest.mark.parametrize(("world", "rows"), [("spread", ["4,5", "4,5"]), ("smaclite", ["5,11", "8,14"])])
-def test_a_script_of_jaxmarl_s_is_handed_the_world_whatever_it_asks_for(world, rows, tmp_path):
+@pytest.mark.parametrize(
+    ("options", "game", "agents", "choices", "columns"),
+    [
+        # Four agents: the log multiplied by four, the option by two, and R is of each.
+        (["spread", "--agents", "4", "--reward-scale", "2"], "mpe", 4, 5, {"return": "-12", "R": "-3"}),
+        (["smaclite"], "smax", 8, 14, {"return": "-96"}),
+        (["--world-of-jaxmarl"], "mpe", 3, 5, {"return": "-32"}),
+    ],
+)
+def test_a_script_of_jaxmarl_s_is_handed_the_world_whatever_it_asks_for(
+    options, game, agents, choices, columns, tmp_path
+):
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, ROOT / "experiments" / "jaxmarl_scripts.py", "script.py", world, "--rows", "rows.csv"]
+    command = [sys.executable, ROOT / "experiments" / "jaxmarl_scripts.py", "script.py", *options]
+    command += ["--rows", "rows.csv", "--every", "2", "--", game]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
-    head, *lines = (tmp_path / "rows.csv").read_text().splitlines()
-    assert head == "second,agents,choices"
-    assert [re.sub(r"\.0\b", "", line.split(",", 1)[1]) for line in lines] == rows
+    with (tmp_path / "rows.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    # Every second update and the last, of each seed in turn; its own number and the update's are the script's.
+    moments = [(row["seed"], row["update"], row["env_steps"]) for row in rows]
+    assert moments == [(str(seed), str(update), str(20 * update)) for update in (2, 4, 5) for seed in range(3)]
+    assert [(row["own"], row["number"]) for row in rows] == [(seed, str(int(at) - 1)) for seed, at, _ in moments]
+    for row in rows:
+        assert "all" not in row
+        assert (row["agents"], row["choices"]) == (str(agents), str(choices))
+        assert {name: row[name] for name in ("return", "R") if name in row} == columns
+
+
+def test_a_script_s_world_has_the_time_limit_that_was_asked_for(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import jax, jaxmarl, wandb\n"
+        "env = jaxmarl.make('MPE_simple_spread_v3', num_agents=3)\n"
+        "_, state = env.reset(jax.random.PRNGKey(0))\n"
+        "wandb.init(config={'NUM_SEEDS': 1, 'NUM_ENVS': 1, 'NUM_STEPS': 1, 'TOTAL_TIMESTEPS': 1})\n"
+        "wandb.log({'limit': state.cut_at, 'agents': env.num_agents})\n"
+    )
+    command = [sys.executable, ROOT / "experiments" / "jaxmarl_scripts.py", "script.py", "spread", "--agents", "2"]
+    command += ["--time-limit", "25", "--rows", "rows.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    head, row = (tmp_path / "rows.csv").read_text().splitlines()
+    assert head == "seed,update,env_steps,second,limit,agents"
+    assert row.endswith(",25,2")
 
 
 WRONG = {

@@ -56,3 +56,12 @@ def test_the_numbers_of_the_training_are_those_of_the_rows():
             assert round(curve[int(frames.replace(",", ""))]) == int(score)
         assert row["R"] > row["R_untrained"] / 2  # it learned
     assert f"{statistics.mean(row['R'] for row in beside):.0f}" in part
+
+
+def test_what_came_of_benchmarl_s_own_tests_is_what_was_written_down():
+    outcome = json.loads((ROOT / "results" / "benchmarl_model_tests.json").read_text())
+    counts = ", ".join(f"{outcome[name]} {name}" for name in ("passed", "skipped", "failed"))
+    assert counts in PAGE
+    # The last two words are whether the model is centralised and whether its input has agents.
+    assert all(name.endswith("-False-False]") for name in outcome["names_of_skipped"])
+    assert len(outcome["names_of_skipped"]) == outcome["skipped"] == sum(outcome["why_skipped"].values())
