@@ -20,7 +20,7 @@ from diamond_attention.learning.registry import METHODS
 from diamond_attention.reproduce import entries, make, plan
 from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted, register_entry
 from diamond_attention.reproduce.make import check_patterns, gather, matching
-from diamond_attention.reproduce.packed import pack, unpack
+from diamond_attention.reproduce.packed import ENDING, pack, unpack
 from diamond_attention.reproduce.pages import escaped, write_entry
 from diamond_attention.reproduce.plan import at_scale, chosen, described, shortened
 from diamond_attention.runs.bundle_format import SHIPPED
@@ -29,7 +29,10 @@ from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
 
 TABLE_1 = ENTRIES["table1"]
-ATTEMPTS = Path(__file__).parents[1] / "experiments" / "scaling_attempts.py"
+ROOT = Path(__file__).parents[1]
+ATTEMPTS = ROOT / "experiments" / "scaling_attempts.py"
+PACKED = {file.name.removesuffix(ENDING): file for file in sorted((ROOT / "results").glob(f"*{ENDING}"))}
+"""Rows that are committed, by the entry they are of."""
 
 
 # --- The list -------------------------------------------------------------------------------------
@@ -280,6 +283,22 @@ def test_a_broken_archive_is_a_sentence(tmp_path):
         unpack(file, tmp_path / "into")
     pack({}, file)
     unpack(file, tmp_path / "into")  # empty, and whole
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_rows_are_of_the_settings_that_the_list_asks_for_now(tmp_path, name):
+    """A number changed in the list would make its rows another training's: then they are trained anew, or renamed."""
+    unpack(PACKED[name], tmp_path)
+    groups = {each.group.name: each.group for each in ENTRIES[name].wanted}
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert folders
+    wrong = [f"{group}: the entry {name} has no such group" for group in folders if group not in groups]
+    for group in (groups[folder] for folder in folders if folder in groups):
+        try:
+            gather(group, [tmp_path], "full")
+        except UserError as error:
+            wrong.append(f"{group.name}: {error}")
+    assert not wrong, f"{PACKED[name].relative_to(ROOT)} cannot be redrawn:\n" + "\n".join(wrong)
 
 
 def test_wanted_stands_in_a_line_of_its_own_unless_said():
