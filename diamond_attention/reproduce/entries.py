@@ -1,6 +1,6 @@
 """What every table and figure of the paper needs: which settings, how many seeds, how they are played. One list."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,8 +50,6 @@ class Entry:
     wanted: tuple[Wanted, ...] = ()
     table: Literal["played", "trained and played", "by fault"] | None = "played"
     """What its columns are; "by fault": groups, with a line for each fault of the broadcast. None: a figure alone."""
-    shows: Callable[[int, int], bool] = lambda agents, tasks: True
-    """Which numbers of agents and tasks its table has: groups are played for other entries too."""
     figure: Figure | None = None
     commands: tuple[Words, ...] = ()
     """Other commands. Each writes what it makes where its last word says, below the folder of everything; {device} is
@@ -353,13 +351,11 @@ ENTRIES: dict[str, Entry] = {
     "spread": Entry(
         "Simple Spread: trained at N=4, played at 2 to 8",
         tuple(panel("spread", SIZES, HOME)),
-        shows=lambda agents, tasks: agents < 10,
         figure="team_size",
     ),
     "food": Entry(
         "Food Collection: trained at N=4, played at 2 to 8",
         (*panel("food", (*SIZES, *FOUR_FOODS), (*HOME, *FOUR_FOODS)), *without_caution()),
-        shows=lambda agents, tasks: tasks == 4,
         figure="team_size",
     ),
     "heatmap": Entry(
@@ -378,12 +374,9 @@ ENTRIES: dict[str, Entry] = {
     "large-teams": Entry(
         "Far larger teams",
         (*large_xor(), *large_spread()),
-        shows=lambda agents, tasks: agents == tasks and agents in (5, 8, 12, 16, 32),
     ),
     "dispatch": Entry("Dispatch: how symmetric it is decides", tuple(by_depots()), figure="depots"),
-    "one-point": Entry(
-        "From one point, and scattered", tuple(from_one_point()), shows=lambda agents, tasks: agents == tasks == 4
-    ),
+    "one-point": Entry("From one point, and scattered", tuple(from_one_point())),
     "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="by fault", figure="faults"),
     "commitments": Entry(
         "Commitments: small teams trained, large teams played",
