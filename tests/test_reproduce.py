@@ -164,11 +164,9 @@ def _step(name: str, tmp_path: Path, scale: str) -> Step:
 
 
 def test_what_was_never_timed_is_guessed_from_what_is_like_it(tmp_path):
-    """In full by steps and seeds, of the same preset, method and size; quick trainings mostly compile, whatever it is."""
+    """In full by steps and seeds, of the same preset, method and size; quick trainings mostly compile."""
     full = plan.Guesses({"train xor_rank_2x2": plan.Known(100.0, "")}, "full")
-    assert full.seconds(_step("xor_signed_2x2", tmp_path, "full")) == pytest.approx(
-        50.0
-    )  # five seeds in place of ten
+    assert full.seconds(_step("xor_signed_2x2", tmp_path, "full")) == pytest.approx(50.0)  # five seeds, not ten
     for unlike in ("xor_signed_3x3", "xor_mappo_2x2", "xor-paper_rank_2x2", "spread_rank"):
         assert full.seconds(_step(unlike, tmp_path, "full")) is None
     known = {"train xor_rank_2x2": plan.Known(40.0, ""), "train xor_mappo_2x2": plan.Known(20.0, "")}
@@ -180,6 +178,7 @@ def test_what_was_never_timed_is_guessed_from_what_is_like_it(tmp_path):
 
 def test_every_time_that_is_known_is_of_a_step_there_is():
     names = {each.group.name for entry in ENTRIES.values() for each in entry.wanted}
+    names |= {command[-1] for entry in ENTRIES.values() for command in entry.commands}
     for scale in ("quick", "full"):
         known = plan.known_times(scale)
         assert known
@@ -250,15 +249,20 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
 
 
 SMALLEST = {
-    **{"table1": "xor_mappo_2x2", "xor-masks": "xor_floor_2x2", "spread": "spread_gsa", "food": "food_rank"},
-    **{
-        "heatmap": "food_none",
-        "table2": "smaclite_mappo",
-        "transfer": "smaclite_rank",
-        "large-teams": "xor_rank_5x5",
-    },
-    **{"dispatch": "dispatch_rank", "one-point": "spread_none_start=depot", "faults": "xor_rank_2x2"},
-    **{"commitments": "xor_commitments_2x3", "attention": None, "speed": None},
+    "table1": "xor_mappo_2x2",
+    "xor-masks": "xor_floor_2x2",
+    "spread": "spread_gsa",
+    "food": "food_rank",
+    "heatmap": "food_none",
+    "table2": "smaclite_mappo",
+    "transfer": "smaclite_rank",
+    "large-teams": "xor_rank_5x5",
+    "dispatch": "dispatch_rank",
+    "one-point": "spread_none_start=depot",
+    "faults": "xor_rank_2x2",
+    "commitments": "xor_commitments_2x3",
+    "attention": None,
+    "speed": None,
 }
 """A group of every entry that has some."""
 
@@ -420,7 +424,7 @@ def test_a_page_says_how_each_group_was_played(tmp_path):
         ["--dropout on --players 2 --episodes 1000", "xor_dropout_2x2"],
         ["--dropout off --players 2 --episodes 1000", "xor_dropout_2x2"],
     ]
-    assert "versions, flags and every episode are in `table1.runs.tar.xz`" in made["about"][-1]
+    assert "versions, flags and every episode of each are in `table1.runs.tar.xz`" in made["about"][-1]
     _made_up(_wanted("faults", "xor_floor_2x2").group, tmp_path, _rows(2, 2, score="success"))
     faults = _made("faults", [_wanted("faults", "xor_floor_2x2")], tmp_path)["tables"][-1]
     assert faults["rows"] == [["--players 2 --greedy --episodes 1000", "xor_floor_2x2"]]

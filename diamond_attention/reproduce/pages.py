@@ -85,10 +85,8 @@ def write_pages(name: str, entry: Entry, wanted: Sequence[Wanted], own: Path, to
         tables.append(how_played([each for each in wanted if found[each.group.name]], scale))
     about = preface(entry, wanted, scale, found, lines)
     if lines:
-        about.append(
-            f"Every training seed has its rows in `{name}.csv`, and its settings, versions, flags and every episode in "
-            f"`{name}{ENDING}`."
-        )
+        packed = f"settings, versions, flags and every episode of each are in `{name}{ENDING}`"
+        about.append(f"Every training seed has its rows in `{name}.csv`; {packed}.")
     made = {"title": entry.title, "about": about, "tables": [vars(table) for table in tables], "pictures": pictures}
     texts = {"md": as_markdown(entry.title, about, tables, pictures), "json": json.dumps(made, indent=1) + "\n"}
     if lines:
