@@ -243,6 +243,7 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     assert (again / "table1.csv").read_bytes() == (tmp_path / "here" / "table1.csv").read_bytes()
     assert (again / "table1.runs.tar.xz").read_bytes() == Path(packed).read_bytes()
     report = (again / "report.html").read_text()
+    assert report.count("<details>") == 2  # what it cost, and how it was played
     assert "<td>xor_rank</td>" in report
     assert "<strong>Not comparable</strong>" in report
     assert not re.search(r"(src|href)=.?(http|//)", report)
@@ -484,6 +485,28 @@ def test_packed_rows_are_of_the_settings_that_the_list_asks_for_now(tmp_path, na
         except UserError as error:
             wrong.append(f"{group.name}: {error}")
     assert not wrong, f"{PACKED[name].relative_to(ROOT)} cannot be redrawn:\n" + "\n".join(wrong)
+
+
+LARGE = 1 << 18
+"""Bytes of packed rows that take longer than a few seconds to draw."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if file.stat().st_size > LARGE else ())
+        for name, file in PACKED.items()
+    ],
+)
+def test_committed_pages_are_what_their_rows_make(tmp_path, name):
+    unpack(PACKED[name], tmp_path / "rows")
+    some = [each for each in ENTRIES[name].wanted if (tmp_path / "rows" / each.group.name).exists()]
+    write_entry(name, ENTRIES[name], some, [tmp_path, tmp_path / "rows"], "full")
+    for ending in (".csv", ENDING, ".md"):
+        made, committed = ((folder / (name + ending)).read_bytes() for folder in (tmp_path, ROOT / "results"))
+        if ending == ".md":
+            made, committed = (re.sub(rb"\n- Command: .*", b"", page) for page in (made, committed))
+        assert made == committed, f"results/{name}{ending} is not what its rows make; draw it again with --redraw"
 
 
 def test_wanted_stands_in_a_line_of_its_own_unless_said():

@@ -48,6 +48,8 @@ class Table:
     above: Sequence[str]
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
+    folded: bool = False
+    """Whether the report shows it only to who asks."""
 
 
 def write_entry(name: str, entry: Entry, wanted: Sequence[Wanted], roots: Sequence[Path], scale: Scale) -> Path:
@@ -215,7 +217,7 @@ def cost(lines: Lines) -> Table:
         "What it cost: seconds of training with compiling; parameters of the policy that plays.",
         decisions.EXPLAINED,
     ]
-    return Table(above, heads, [list(row) for row in rows])
+    return Table(above, heads, [list(row) for row in rows], folded=True)
 
 
 def how_played(wanted: Sequence[Wanted], scale: Scale) -> Table:
@@ -227,7 +229,8 @@ def how_played(wanted: Sequence[Wanted], scale: Scale) -> Table:
     above = ["How it was played: what `diamond evaluate GROUP` was told."]
     if any(without_fault(play) != play for each in wanted for play in each.plays):
         above.append("With nothing wrong, and once with the fault of every line above: `--broadcast.NAME VALUE`.")
-    return Table(above, ["diamond evaluate", "groups"], [[play, ", ".join(names)] for play, names in groups.items()])
+    rows = [[play, ", ".join(names)] for play, names in groups.items()]
+    return Table(above, ["diamond evaluate", "groups"], rows, folded=True)
 
 
 def without_fault(play: Words) -> Words:
