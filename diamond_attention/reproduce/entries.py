@@ -111,6 +111,16 @@ def large_xor() -> Iterator[Wanted]:
         words = ("xor", "--players", str(n), "--actions", str(n), "--policy.mask", "rank", *options)
         play = ("--players", str(n), "--episodes", "1000")
         yield Wanted(Group(f"xor_rank_{n}x{n}", words, seeds=5), (play,), row="xor_rank", quick=n == 5)
+        if n == 12:
+            faster = Group("xor_rank_12x12_learning-rate=3e-4", (*words, "--ppo.learning-rate", "3e-4"), seeds=5)
+            yield Wanted(faster, (play,), quick=False)
+
+
+def mixed_xor() -> Iterator[Wanted]:
+    """One policy for all teams of 2 to 12 players, who have 12 actions."""
+    sizes = ("--players", "2:12", "--actions", "12")
+    words = ("xor", *sizes, "--policy.mask", "rank", "--world.shaped", "--total-steps", "1024000")
+    yield Wanted(Group("xor_rank_2-to-12x12", words, seeds=3), ((*sizes, "--episodes", "1000"),), quick=False)
 
 
 # --- Simple Spread and Food Collection ------------------------------------------------------------
@@ -234,19 +244,42 @@ def table_2() -> Iterator[Wanted]:
 
 
 def transfer() -> Iterator[Wanted]:
-    """What was tried to win 3s5z without having seen it."""
-    rank = ("smaclite-gpu", "--policy.mask", "rank")
+    """Every mask of the paper on battles it has not seen, and what was tried to win 3s5z without having seen it."""
+    rank = OURS["rank"]
     tried: dict[str, Words] = {
-        "smaclite_rank": (),
-        "smaclite_rank_original-starts": ORIGINAL_STARTS,
-        "smaclite_rank_9M": ("--total-steps", "9000000"),
-        "smaclite_rank_scattered": ("--world.jitter", "3", "--world.jitter-share", "0.75"),
-        "smaclite_rank_two-maps": ("--world.map", "2s3z,3s_vs_5z"),
+        **{f"smaclite_{mask}": options for mask, options in OURS.items()},
+        "smaclite_rank_original-starts": (*rank, *ORIGINAL_STARTS),
+        "smaclite_rank_9M": (*rank, "--total-steps", "9000000"),
+        # Starts scattered further, and more often.
+        "smaclite_rank_scattered": (*rank, "--world.jitter", "3", "--world.jitter-share", "0.75"),
+        # All unit types of 3s5z, but no battle of eight against eight. With 3s5z_vs_3s6z, which is 3s5z and one enemy
+        # more, 3s5z would be all but trained on.
+        "smaclite_rank_two-maps": (*rank, "--world.map", "2s3z,3s_vs_5z"),
     }
-    maps = ("--map", "2s3z,3s5z,3s5z_vs_3s6z,3s_vs_5z")
-    plays = tuple((*maps, "--jitter", jitter, "--episodes", "128") for jitter in ("0", "0.5"))
     for name, options in tried.items():
-        yield Wanted(Group(name, (*rank, *options), seeds=5), plays, quick=name == "smaclite_rank")
+        group = Group(name, ("smaclite-gpu", *options), seeds=5)
+        yield Wanted(group, battles_of(name, SEEN_AND_NEW), quick=name == "smaclite_rank")
+
+
+SEEN_AND_NEW = ("--map", "2s3z,3s5z,3s5z_vs_3s6z,3s_vs_5z")
+
+
+def battles_of(name: str, maps: Words) -> tuple[Words, ...]:
+    """From the map's own starts, and with every unit up to half a length away: neighbours stand 1.05 apart along one
+    axis, so that none change places.
+    """
+    mask = "dropout" if "dropout" in name else "rank"
+    plays = ((*maps, "--jitter", jitter, "--episodes", "128") for jitter in ("0", "0.5"))
+    return tuple(way for play in plays for way in both_ways(mask, play))
+
+
+def on_two_cores() -> Iterator[Wanted]:
+    """What two cores train, and what scattered starts are worth, all else equal."""
+    spread = Group("spread-cpu_rank", ("spread-cpu", *OURS["rank"]), seeds=3)
+    yield Wanted(spread, ((*SIZES, *GREEDY),), quick=False)
+    for name, options in (("smaclite-cpu_rank", ()), ("smaclite-cpu_rank_original-starts", ORIGINAL_STARTS)):
+        words = ("smaclite-cpu", *OURS["rank"], "--total-steps", "450000", *options)
+        yield Wanted(Group(name, words, seeds=3), battles_of(name, ("--map", "2s3z,3s5z")), quick=False)
 
 
 # --- Dispatch -------------------------------------------------------------------------------------
@@ -373,8 +406,9 @@ ENTRIES: dict[str, Entry] = {
     "transfer": Entry("SMAClite: battles never seen", tuple(transfer())),
     "large-teams": Entry(
         "Far larger teams",
-        (*large_xor(), *large_spread()),
+        (*large_xor(), *mixed_xor(), *large_spread()),
     ),
+    "two-cores": Entry("What two cores train", tuple(on_two_cores())),
     "dispatch": Entry("Dispatch: how symmetric it is decides", tuple(by_depots()), figure="depots"),
     "one-point": Entry("From one point, and scattered", tuple(from_one_point())),
     "faults": Entry("An imperfect broadcast of ranks", tuple(imperfect()), table="by fault", figure="faults"),
