@@ -9,6 +9,7 @@ from diamond_attention.command_words import parse_with_variations
 from diamond_attention.evaluation.conditions import variant_to_play
 from diamond_attention.jobs.contract import Words
 from diamond_attention.reports.episodes import Way, rows_played
+from diamond_attention.runs.files import remove
 from diamond_attention.runs.folder import Run
 from diamond_attention.runs.rows import append_rows
 from diamond_attention.runs.settings import described_as
@@ -21,7 +22,8 @@ def keep_asked(runs: Sequence[Run], plays: Sequence[Words]) -> None:
     ways = {way for run in runs[:1] for play in plays for way in _ways(run, play)}
     for run in runs:
         rows = rows_played(run, ways)
-        run.episodes.unlink(missing_ok=True)
+        if run.episodes.exists():
+            remove(run.episodes)
         append_rows(run.episodes, rows)
 
 
