@@ -258,6 +258,7 @@ SMALLEST = {
     "table2": "smaclite_mappo",
     "transfer": "smaclite_rank",
     "large-teams": "xor_rank_5x5",
+    "two-cores": "spread-cpu_rank",
     "dispatch": "dispatch_rank",
     "one-point": "spread_none_start=depot",
     "faults": "xor_rank_2x2",

@@ -22,8 +22,7 @@ def keep_asked(runs: Sequence[Run], plays: Sequence[Words]) -> None:
     ways = {way for run in runs[:1] for play in plays for way in _ways(run, play)}
     for run in runs:
         rows = rows_played(run, ways)
-        if run.episodes.exists():
-            remove(run.episodes)
+        remove(run.episodes)
         append_rows(run.episodes, rows)
 
 
