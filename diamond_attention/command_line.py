@@ -134,16 +134,14 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options, asked = parse_with_variations(EvaluateOptions, arguments, "evaluate")
     runs = _runs(options.runs)
     from diamond_attention.evaluation.conditions import variant_to_play
-    from diamond_attention.evaluation.evaluate import Play, check_rows, check_simulator, evaluate
+    from diamond_attention.evaluation.evaluate import check_rows, check_simulator, evaluate
 
     # Whatever is wrong is said before anything is played.
     worlds = [variant_to_play(run, **asked) for run in runs]
     sizes = [_sizes(run, world, options.agents, options.tasks) for run, world in zip(runs, worlds, strict=True)]
     for run, run_sizes in zip(runs, sizes, strict=True):
         check_simulator(run.settings, run_sizes, options.simulator)
-    both = options.greedy == options.sampled
-    play: tuple[Play, ...] = ("greedy", "sampled") if both else ("greedy",) if options.greedy else ("sampled",)
-    check_rows(options.episodes, sum(map(len, sizes)), len(play))
+    check_rows(options.episodes, sum(map(len, sizes)), len(options.plays))
     _choose_device(options.device, quiet=options.json or options.quiet)
     episodes = {}
     for run, run_sizes, world in zip(runs, sizes, worlds, strict=True):
@@ -154,7 +152,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             run,
             sizes=run_sizes,
             episodes=options.episodes,
-            play=play,
+            play=options.plays,
             dropout=None if options.dropout is None else options.dropout == "on",
             broadcast=options.broadcast,
             seed=options.seed,

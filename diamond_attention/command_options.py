@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from diamond_attention.broadcast import Broadcast
-from diamond_attention.evaluation.evaluate import EPISODES
+from diamond_attention.evaluation.evaluate import EPISODES, Play
 from diamond_attention.evaluation.recording import RECORDED_STEPS, SHOWN
 from diamond_attention.ranges import Between
 from diamond_attention.runs.seeds import MOST_SEEDS, SEED
@@ -173,6 +173,11 @@ class EvaluateOptions:
     """Print JSON instead of a table."""
     quiet: bool = False
     """Say nothing but the table."""
+
+    @property
+    def plays(self) -> tuple[Play, ...]:
+        both = self.greedy == self.sampled
+        return ("greedy", "sampled") if both else ("greedy",) if self.greedy else ("sampled",)
 
 
 @dataclass(frozen=True)

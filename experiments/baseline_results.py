@@ -55,7 +55,7 @@ def xor() -> str:
         seeds = {len(found) for key, found in rates.items() if key[:2] == (mask, preset)}
         count = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)}–{max(seeds)}"
         policy = described(mask)
-        table.append([policy.label, preset, policy.robot_needs, count, *cells])
+        table.append([policy.in_play("off"), preset, policy.robot_needs, count, *cells])
     headings = [_sizes_as_text(*sizes) for sizes in TRAINED_AND_PLAYED]
     return markdown_table(["policy", "preset", "a robot needs", "seeds", *headings], table)
 

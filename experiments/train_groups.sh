@@ -2,8 +2,7 @@
 # Trains the groups of seeds behind one file of results, one after the other, and exports each as soon as it is done.
 # Usage: experiments/train_groups.sh LIST FOLDER [GROUP...]
 #
-#   LIST     the groups: experiments/particles.groups for results/particles.csv, experiments/smaclite.groups for
-#            results/smaclite.csv. A line is a name and what `diamond train` is told.
+#   LIST     the groups: experiments/particles.groups for results/particles.csv. A line is a name and what `diamond train` is told.
 #   FOLDER   gets runs/GROUP and policies/GROUP. A group whose policies are there is left out.
 #   GROUP    which of the list; all of it where none is named.
 #

@@ -1,12 +1,15 @@
 """`diamond reproduce`: every command of its list, what it skips, what it merges, and one table made from nothing."""
 
 import io
+import json
 import lzma
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,18 +21,23 @@ from diamond_attention.errors import UserError
 from diamond_attention.jobs.contract import Step
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.reproduce import entries, make, plan
-from diamond_attention.reproduce.entries import ENTRIES, Entry, Wanted, register_entry
+from diamond_attention.reproduce.entries import ENTRIES, Entry, Group, Wanted, register_entry
 from diamond_attention.reproduce.make import check_patterns, gather, matching
-from diamond_attention.reproduce.packed import pack, unpack
+from diamond_attention.reproduce.packed import ENDING, pack, unpack
 from diamond_attention.reproduce.pages import escaped, write_entry
 from diamond_attention.reproduce.plan import at_scale, chosen, described, shortened
 from diamond_attention.runs.bundle_format import SHIPPED
+from diamond_attention.runs.files import read_json, write_json
 from diamond_attention.runs.folder import open_run
 from diamond_attention.runs.presets import with_method
-from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.rows import append_rows, read_rows
+from diamond_attention.runs.settings import FORMAT, Settings, to_json
 
 TABLE_1 = ENTRIES["table1"]
-ATTEMPTS = Path(__file__).parents[1] / "experiments" / "scaling_attempts.py"
+ROOT = Path(__file__).parents[1]
+ATTEMPTS = ROOT / "experiments" / "scaling_attempts.py"
+PACKED = {file.name.removesuffix(ENDING): file for file in sorted((ROOT / "results").glob(f"*{ENDING}"))}
+"""Rows that are committed, by the entry they are of."""
 
 
 # --- The list -------------------------------------------------------------------------------------
@@ -140,10 +148,42 @@ def test_only_takes_patterns_and_a_wrong_one_is_a_sentence():
 
 def test_a_plan_says_how_long_it_takes(monkeypatch, tmp_path):
     steps = [Step("a", ("train", "a"), False), Step("b", ("train", "b"), False), Step("c", ("train", "c"), True)]
-    monkeypatch.setattr(plan, "known_times", lambda scale: {"train a": 90.0, "train c": 1000.0})
+    times = {"train a": plan.Known(90.0, "a GPU"), "train c": plan.Known(1000.0, "a GPU")}
+    monkeypatch.setattr(plan, "known_times", lambda scale: times)
     *lines, total = described(steps, "full")
-    assert [line[:13] for line in lines] == ["to do    90 s", "to do       ?", "done   1000 s"]
-    assert total == ("2 steps to do: 2 min of work, as measured on one H200, and 1 steps whose time is not known.")
+    assert [line[:14] for line in lines] == ["to do     90 s", "to do        ?", "done    1000 s"]
+    measured = "2 steps to do: 2 min of work (2 min as measured on a GPU)"
+    assert total == f"{measured}, and 1 of them (50%) for which nothing tells how long."
+    *_, total = described(steps[:1], "full")
+    assert total == "1 steps to do: 2 min of work (2 min as measured on a GPU)."
+
+
+def _step(name: str, tmp_path: Path, scale: str) -> Step:
+    groups = {each.group.name: each.group for entry in ENTRIES.values() for each in entry.wanted}
+    return plan.train_step(groups[name], scale, plan.seeds_of(groups[name], scale), tmp_path / name)
+
+
+def test_what_was_never_timed_is_guessed_from_what_is_like_it(tmp_path):
+    """In full by steps and seeds, of the same preset, method and size; quick trainings mostly compile."""
+    full = plan.Guesses({"train xor_rank_2x2": plan.Known(100.0, "")}, "full")
+    assert full.seconds(_step("xor_signed_2x2", tmp_path, "full")) == pytest.approx(50.0)  # five seeds, not ten
+    for unlike in ("xor_signed_3x3", "xor_mappo_2x2", "xor-paper_rank_2x2", "spread_rank"):
+        assert full.seconds(_step(unlike, tmp_path, "full")) is None
+    known = {"train xor_rank_2x2": plan.Known(40.0, ""), "train xor_mappo_2x2": plan.Known(20.0, "")}
+    quick = plan.Guesses(known, "quick")
+    assert quick.seconds(_step("xor_signed_2x2", tmp_path, "quick")) == pytest.approx(40.0)
+    assert quick.seconds(_step("xor_rank_5x5", tmp_path, "quick")) == pytest.approx(30.0)
+    assert quick.seconds(Step("speed/xor.json", ("bench", "xor"), False)) is None
+
+
+def test_every_time_that_is_known_is_of_a_step_there_is():
+    names = {each.group.name for entry in ENTRIES.values() for each in entry.wanted}
+    names |= {command[-1] for entry in ENTRIES.values() for command in entry.commands}
+    for scale in ("quick", "full"):
+        known = plan.known_times(scale)
+        assert known
+        assert {what.split(" ", 1)[1] for what in known} <= names
+        assert all(each.seconds > 0 and each.device for each in known.values())
 
 
 def test_latex_is_escaped():
@@ -203,14 +243,49 @@ def test_a_table_is_made_skipped_where_it_is_done_and_merged(tmp_path, monkeypat
     assert (again / "table1.csv").read_bytes() == (tmp_path / "here" / "table1.csv").read_bytes()
     assert (again / "table1.runs.tar.xz").read_bytes() == Path(packed).read_bytes()
     report = (again / "report.html").read_text()
+    assert report.count("<details>") == 2  # what it cost, and how it was played
     assert "<td>xor_rank</td>" in report
     assert "<strong>Not comparable</strong>" in report
     assert not re.search(r"(src|href)=.?(http|//)", report)
 
 
-def _as_seed_1(group: Path, other: Path) -> None:
-    from diamond_attention.runs.files import read_json, write_json
+SMALLEST = {
+    "table1": "xor_mappo_2x2",
+    "xor-masks": "xor_floor_2x2",
+    "spread": "spread_gsa",
+    "food": "food_rank",
+    "heatmap": "food_none",
+    "table2": "smaclite_mappo",
+    "transfer": "smaclite_rank",
+    "large-teams": "xor_rank_5x5",
+    "two-cores": "spread-cpu_rank",
+    "dispatch": "dispatch_rank",
+    "one-point": "spread_none_start=depot",
+    "faults": "xor_rank_2x2",
+    "commitments": "xor_commitments_2x3",
+    "attention": None,
+    "speed": None,
+}
+"""A group of every entry that has some."""
 
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_entry_is_made_from_nothing(name, tmp_path):
+    entry = ENTRIES[name]
+    some = [replace(each, plays=each.plays[:1]) for each in entry.wanted if each.group.name == SMALLEST[name]]
+    assert len(some) == (SMALLEST[name] is not None)
+    steps = list(plan.plan(entry, some, "smoke", [0], tmp_path))
+    assert bool(steps) == (name != "speed")  # its benches take minutes
+    for step in steps:
+        assert run_command(list(step.words)) == 0
+    write_entry(name, entry, some, [tmp_path], "smoke")
+    made = json.loads((tmp_path / f"{name}.json").read_text())
+    assert bool(made["tables"]) == bool(some)
+    assert bool(made["pictures"]) == (name == "attention" or entry.figure in ("team_size", "heatmap"))
+
+
+def _as_seed_1(group: Path, other: Path) -> None:
     folder = other / "seed_1"
     folder.mkdir(parents=True)
     for name in ("environment.json", "finished.json", "episodes.csv"):
@@ -241,6 +316,121 @@ def test_a_folder_to_merge_that_is_not_there_is_refused_before_anything_runs(tmp
     assert run_command(words) == 2
     assert "which is not there; name a folder, or a file of packed runs" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+# --- From rows ------------------------------------------------------------------------------------
+
+
+def _wanted(entry: str, name: str) -> Wanted:
+    return next(each for each in ENTRIES[entry].wanted if each.group.name == name)
+
+
+def _made_up(group: Group, out: Path, rows: Sequence[Mapping], seed: int = 0) -> Path:
+    """A run of the group's own settings that was never trained, and rows of it that were never played."""
+    folder = out / group.name / f"seed_{seed}"
+    folder.mkdir(parents=True)
+    settings = plan.training(group, "full")[1]
+    described = {"format": FORMAT, "preset": group.train[0], "seed": seed, "group_seeds": list(range(group.seeds))}
+    write_json(folder / "settings.json", {**described, "started_from": None, "settings": to_json(settings)})
+    write_json(folder / "environment.json", {"commit": "c0ffee", "device": "cpu: cpu", "versions": {"jax": "1"}})
+    append_rows(folder / "episodes.csv", rows)
+    return folder
+
+
+def _rows(agents: int, tasks: int, *, dropout: str = "off", plays=("greedy", "sampled"), score="return", **varied):
+    where = {"checkpoint": 1, "simulator": "own", "agents": agents, "tasks": tasks, **varied}
+    measures = dict.fromkeys(("length", "return", score), 1.0)
+    return [{**where, "play": play, "dropout": dropout, "seed": 0, "episode": 0, **measures} for play in plays]
+
+
+def _made(entry: str, wanted: Sequence[Wanted], out: Path) -> dict:
+    write_entry(entry, ENTRIES[entry], wanted, [out], "full")
+    return json.loads((out / f"{entry}.json").read_text())
+
+
+def test_a_table_shows_the_games_that_its_entry_has_played_and_no_others(tmp_path):
+    """Groups are shared: in one folder lies what every entry has them play."""
+    battles = [
+        row
+        for name, size in (("2s3z", (5, 5)), ("3s5z", (8, 8)), ("3s5z_vs_3s6z", (8, 9)), ("3s_vs_5z", (3, 5)))
+        for jitter in (0.0, 0.5)
+        for row in _rows(*size, score="battle_won", map=name, jitter=jitter)
+    ]
+    rank = _wanted("table2", "smaclite_rank")
+    _made_up(rank.group, tmp_path, battles)
+    assert _made("table2", [rank], tmp_path)["tables"][0]["headings"][4:] == ["2s3z", "3s5z"]
+    transfer = _made("transfer", [_wanted("transfer", "smaclite_rank")], tmp_path)
+    assert len(transfer["tables"][0]["headings"][4:]) == 8
+
+    sizes = [row for n in (3, 5) for row in _rows(n, n, score="success")]
+    faulty = _rows(5, 5, score="success", plays=("greedy", "greedy lost=0.5"))
+    players = _wanted("commitments", "xor_commitments")
+    _made_up(players.group, tmp_path, [*sizes, *faulty])
+    assert _made("commitments", [players], tmp_path)["tables"][0]["headings"][4:] == ["3x3"]
+    faults = _made("faults", [_wanted("faults", "xor_commitments")], tmp_path)
+    assert faults["tables"][0]["headings"] == ["broadcast", "xor_commitments at 5x5"]
+
+    spread = _wanted("spread", "spread_none")
+    _made_up(spread.group, tmp_path, [row for n in (2, 4, 16) for row in _rows(n, n)])
+    page = _made("spread", [spread], tmp_path)["tables"][0]
+    assert page["headings"][4:] == ["2x2", "4x4"]
+    assert page["rows"][0][4:] == ["0.5", "0.2"]  # greedy alone: sampled play is another entry's
+    page = _made("one-point", [_wanted("one-point", "spread_none")], tmp_path)["tables"][0]
+    assert (page["headings"][4:], page["rows"][0][4:]) == (["4x4"], ["0.2 / 0.2"])
+    # What is packed is all that was played, whoever asked for it.
+    unpack(tmp_path / "spread.runs.tar.xz", tmp_path / "again")
+    assert len(read_rows(tmp_path / "again" / "spread_none" / "seed_0" / "episodes.csv")) == 6
+
+
+def test_the_paper_has_one_number_for_a_map_and_one_line_for_dropout(tmp_path):
+    rank, dropout = _wanted("table2", "smaclite_rank"), _wanted("table2", "smaclite_dropout")
+    _made_up(rank.group, tmp_path, _rows(5, 5, score="battle_won", map="2s3z", jitter=0.0))
+    ways = [_rows(5, 5, score="battle_won", map="2s3z", jitter=0.0, dropout=way) for way in ("on", "off")]
+    _made_up(dropout.group, tmp_path, [row for rows in ways for row in rows])
+    table = _made("table2", [rank, dropout], tmp_path)["tables"][0]
+    assert [row[0] for row in table["rows"]] == [
+        *("rank mask", "dropout, on in play", "dropout, off in play"),
+        *("rank mask, the paper's", "dropout, the paper's"),
+    ]
+    assert [row[4] for row in table["rows"][3:]] == ["0.83", "1.00"]
+    assert "The paper has one number, and does not say how it played." in table["above"]
+    assert "The paper has one line for dropout, and does not say whether it was on in play." in table["above"]
+
+
+def test_seeds_that_failed_and_seeds_that_are_missing_stand_above_a_full_table(tmp_path):
+    wanted = _wanted("table1", "xor_rank_2x2")
+    for seed in (0, 4):
+        _made_up(wanted.group, tmp_path, _rows(2, 2, score="success"), seed)
+    failed = _made_up(wanted.group, tmp_path, [], seed=1)
+    write_json(failed / "failed.json", {"sentence": "The loss was not finite."})
+    made = _made("table1", [wanted], tmp_path)
+    assert "Training seeds that are missing: xor_rank_2x2 2,3,5,6,7,8,9." in made["about"]
+    assert "Training seeds that failed: xor_rank_2x2 1." in made["about"]
+    assert made["tables"][0]["rows"][0][3] == "2/3"
+    assert not any("Not comparable" in each for each in made["about"])
+    # A group whose every seed failed was made, and one that was never played was not.
+    every = Entry("T", (wanted, _wanted("table1", "xor_none_2x2"), _wanted("table1", "xor_mappo_2x2")))
+    write_json(_made_up(every.wanted[1].group, tmp_path, []) / "failed.json", {"sentence": "It diverged."})
+    _made_up(every.wanted[2].group, tmp_path, [])
+    write_entry("table1", every, every.wanted, [tmp_path], "full")
+    assert "\n- Not made: xor_mappo_2x2.\n" in (tmp_path / "table1.md").read_text()
+
+
+def test_a_page_says_how_each_group_was_played(tmp_path):
+    rank, dropout = _wanted("table1", "xor_rank_2x2"), _wanted("table1", "xor_dropout_2x2")
+    _made_up(rank.group, tmp_path, _rows(2, 2, score="success"))
+    _made_up(dropout.group, tmp_path, _rows(2, 2, score="success", dropout="on"))
+    made = _made("table1", [rank, dropout], tmp_path)
+    assert made["tables"][-1]["rows"] == [
+        ["--players 2 --episodes 1000", "xor_rank_2x2"],
+        ["--dropout on --players 2 --episodes 1000", "xor_dropout_2x2"],
+        ["--dropout off --players 2 --episodes 1000", "xor_dropout_2x2"],
+    ]
+    assert "versions, flags and every episode of each are in `table1.runs.tar.xz`" in made["about"][-1]
+    _made_up(_wanted("faults", "xor_floor_2x2").group, tmp_path, _rows(2, 2, score="success"))
+    faults = _made("faults", [_wanted("faults", "xor_floor_2x2")], tmp_path)["tables"][-1]
+    assert faults["rows"] == [["--players 2 --greedy --episodes 1000", "xor_floor_2x2"]]
+    assert "`--broadcast.NAME VALUE`" in faults["above"][-1]
 
 
 # --- Packed runs ----------------------------------------------------------------------------------
@@ -280,6 +470,44 @@ def test_a_broken_archive_is_a_sentence(tmp_path):
         unpack(file, tmp_path / "into")
     pack({}, file)
     unpack(file, tmp_path / "into")  # empty, and whole
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_rows_are_of_the_settings_that_the_list_asks_for_now(tmp_path, name):
+    """A number changed in the list would make its rows another training's: then they are trained anew, or renamed."""
+    unpack(PACKED[name], tmp_path)
+    groups = {each.group.name: each.group for each in ENTRIES[name].wanted}
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert folders
+    wrong = [f"{group}: the entry {name} has no such group" for group in folders if group not in groups]
+    for group in (groups[folder] for folder in folders if folder in groups):
+        try:
+            gather(group, [tmp_path], "full")
+        except UserError as error:
+            wrong.append(f"{group.name}: {error}")
+    assert not wrong, f"{PACKED[name].relative_to(ROOT)} cannot be redrawn:\n" + "\n".join(wrong)
+
+
+LARGE = 1 << 18
+"""Bytes of packed rows that take longer than a few seconds to draw."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if file.stat().st_size > LARGE else ())
+        for name, file in PACKED.items()
+    ],
+)
+def test_committed_pages_are_what_their_rows_make(tmp_path, name):
+    unpack(PACKED[name], tmp_path / "rows")
+    some = [each for each in ENTRIES[name].wanted if (tmp_path / "rows" / each.group.name).exists()]
+    write_entry(name, ENTRIES[name], some, [tmp_path, tmp_path / "rows"], "full")
+    for ending in (".csv", ENDING, ".md"):
+        made, committed = ((folder / (name + ending)).read_bytes() for folder in (tmp_path, ROOT / "results"))
+        if ending == ".md":
+            made, committed = (re.sub(rb"\n- Command: .*", b"", page) for page in (made, committed))
+        assert made == committed, f"results/{name}{ending} is not what its rows make; draw it again with --redraw"
 
 
 def test_wanted_stands_in_a_line_of_its_own_unless_said():

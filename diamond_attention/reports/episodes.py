@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from diamond_attention.errors import notice
@@ -40,11 +40,20 @@ def by_size_and_play(world: World, rows: Iterable[Mapping[str, Any]]) -> dict[Wa
     groups: dict[Way, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
         text = {name: str(value) for name, value in row.items()}
-        varied = tuple((name, text[name]) for name in world.varies if name in text)
-        own = {name: text[name] for name in SIZE_AND_PLAY}
-        own["play"], _, own["broadcast"] = text["play"].partition(" ")
-        groups[Way(**own, varied=varied)].append(text)
+        groups[_way_of(world, text)].append(text)
     return groups
+
+
+def _way_of(world: World, row: Mapping[str, str]) -> Way:
+    varied = tuple((name, row[name]) for name in world.varies if name in row)
+    own = {name: row[name] for name in SIZE_AND_PLAY}
+    own["play"], _, own["broadcast"] = row["play"].partition(" ")
+    return Way(**own, varied=varied)
+
+
+def rows_played(run: Run, ways: Collection[Way]) -> list[dict[str, str]]:
+    """The rows of episodes.csv that were played in one of these ways, as they stand there."""
+    return [row for row in _rows_of(run) if _way_of(run.settings.world, row) in ways]
 
 
 def _rows_of(run: Run) -> list[dict[str, str]]:
@@ -58,7 +67,8 @@ def _rows_of(run: Run) -> list[dict[str, str]]:
         *(name for name in world.varies if isinstance(getattr(world, name), str)),
     )
     columns = Columns((*whole, "play", "dropout", "return", world.scoring.score), whole, words)
-    return [{"simulator": "own", **row} for row in read_rows(run.episodes, columns)]
+    rows = read_rows(run.episodes, columns)
+    return [row if "simulator" in row else {"simulator": "own", **row} for row in rows]
 
 
 def newest_episodes(run: Run) -> dict[Way, list[dict[str, str]]]:

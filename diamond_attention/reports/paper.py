@@ -51,6 +51,10 @@ PAPER_SMACLITE: dict[tuple[str, str, str], float] = {
 }
 
 
+SAYS_HOW_IT_PLAYED = (Xor.name,)
+"""Worlds whose numbers in the paper stand under greedy or sampled; elsewhere it prints one and does not say which."""
+
+
 def paper_number(world: World, policy: str, trained: Sequence[tuple], way: Way) -> float | None:
     """What the paper prints for the same policy, trained and played alike; None where it prints nothing."""
     if way.broadcast:

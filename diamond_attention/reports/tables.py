@@ -48,7 +48,9 @@ class Line:
     mask: str
     """The key of the policy's description: the kind of mask where it is Diamond Attention."""
     policy: str
-    """The policy as readers know it."""
+    """The policy as readers know it, and whether dropout was on in play."""
+    label: str
+    """The same, whether or not dropout was on in play."""
     robot_needs: str
     """What a robot needs to decide, besides its own view."""
     trained_on: str
@@ -68,6 +70,8 @@ class Line:
     """Neither failed nor evaluated at this size."""
     episodes: int
     """For each seed; the smallest number if they differ."""
+    evaluation_seed: str
+    """Of the evaluation's own randomness; several if rows differ."""
     measure: str
     """success, battle_won, return; or R, the return divided by the agents."""
     mean: float
@@ -148,6 +152,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     tags=world.tags(),
                     mask=policy.key,
                     policy=policy.in_play(way.dropout),
+                    label=policy.label,
                     robot_needs=policy.robot_needs,
                     trained_on=_trained_on(world, sizes),
                     played_on=way.size,
@@ -161,6 +166,7 @@ def table_lines(runs: Sequence[Run], episodes: Mapping[Path, Sequence[Mapping]] 
                     seeds_failed=len(failed),
                     seeds_missing=len(members) - len(failed) - len(per_seed),
                     episodes=each,
+                    evaluation_seed=" ".join(sorted({row["seed"] for rows in by_seed.values() for row in rows})),
                     measure="R" if scoring.per_agent else scoring.score,
                     **interval._asdict(),
                     seeds=tuple(sorted(per_seed)),
@@ -405,7 +411,7 @@ def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
     records = []
     for line in lines:
         record = asdict(dataclasses.replace(line, scoring=Scoring()))
-        for name in ("scoring", "place", "tags", "varied"):
+        for name in ("scoring", "place", "label", "tags", "varied"):
             del record[name]
         records.append({**record, **line.varied, **dict.fromkeys(line.tags, True)})
     return records

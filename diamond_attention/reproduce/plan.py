@@ -4,12 +4,13 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from diamond_attention.command_words import parse_train
 from diamond_attention.jobs.contract import Step, Words
-from diamond_attention.reproduce.entries import Entry, Group, Wanted
+from diamond_attention.reproduce.entries import ENTRIES, Entry, Group, Wanted
 from diamond_attention.runs.files import is_there, make_folders, read_json, write_json
 from diamond_attention.runs.folder import (
     Run,
@@ -20,6 +21,7 @@ from diamond_attention.runs.folder import (
     is_run,
     seeds_in,
 )
+from diamond_attention.runs.presets import PRESETS
 from diamond_attention.runs.settings import Settings
 
 Scale = Literal["smoke", "quick", "full"]
@@ -40,7 +42,7 @@ WIDEST: dict[Scale, int] = {"smoke": 8, "quick": 32}
 """Of networks."""
 SHARE_OF_EPISODES = 8
 TIMES = Path(__file__).with_name("times.csv")
-"""How long steps took: a copy of what `note_ended` writes."""
+"""How long steps took, and on what: what `note_ended` wrote and, for full, what experiments/full_times.py did."""
 
 
 def chosen(wanted: Sequence[Wanted], scale: Scale) -> list[Wanted]:
@@ -56,7 +58,9 @@ def plan(entry: Entry, wanted: Sequence[Wanted], scale: Scale, seeds: Sequence[i
             words = ("evaluate", str(folder), *at_scale(play, scale))
             yield Step(each.group.name, words, is_played(folder, words))
     device = "gpu" if scale == "full" else "cpu"
-    for command in entry.commands if scale != "smoke" else ():
+    for command in entry.commands:
+        if scale == "smoke" and command[0] == "bench":  # which measures for minutes
+            continue
         *told, name = (word.format(device=device) for word in command)
         yield Step(name, (*told, str(out / name)), is_there(out / name))
 
@@ -143,27 +147,95 @@ def note_played(folder: Path, words: Sequence[str]) -> None:
 # --- How long it takes ----------------------------------------------------------------------------
 
 
+class Known(NamedTuple):
+    """How long a step took: a training with compiling, an evaluation with starting its process."""
+
+    seconds: float
+    device: str
+
+
 @cache
-def known_times(scale: Scale) -> Mapping[str, float]:
-    """Mean seconds of steps, by what they do, as they were measured: quick on two cores, full on one H200."""
-    measured: dict[str, list[float]] = defaultdict(list)
+def known_times(scale: Scale) -> Mapping[str, Known]:
+    """Mean seconds of steps, by what they do, and where they were measured."""
+    measured: dict[str, list[Known]] = defaultdict(list)
     with open(TIMES, newline="") as file:
         for row in csv.DictReader(file):
             if row["scale"] == scale:
-                measured[row["what"]].append(float(row["seconds"]))
-    return {what: sum(seconds) / len(seconds) for what, seconds in measured.items()}
+                measured[row["what"]].append(Known(float(row["seconds"]), row["device"]))
+    return {what: Known(_mean([each.seconds for each in known]), known[0].device) for what, known in measured.items()}
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+MAKES_LONGER = ("--method", "--policy.kind", "--players", "--actions", "--agents", "--tasks")
+"""What steps that are like each other are told alike."""
+
+
+class Guesses:
+    """How long steps take that were never timed: as long as those like them, for every training step and seed."""
+
+    def __init__(self, known: Mapping[str, Known], scale: Scale):
+        self._groups = {each.group.name: each.group for entry in ENTRIES.values() for each in entry.wanted}
+        self._closest = slice(1) if scale == "full" else slice(None)
+        self._like: dict[Words, list[float]] = defaultdict(list)
+        for what, (seconds, _) in known.items():
+            command, name = what.split(" ", 1)
+            if name in self._groups:
+                for like in self._likes(command, name):
+                    self._like[like].append(seconds / self._size(command, name, scale))
+        self._scale = scale
+
+    def seconds(self, step: Step) -> float | None:
+        """None where nothing is like it."""
+        command = "train" if step.folder is not None else step.words[0]
+        if step.group in self._groups:
+            for like in self._likes(command, step.group):
+                if like in self._like:
+                    return _mean(self._like[like]) * self._size(command, step.group, self._scale)
+        return None
+
+    def _likes(self, command: str, name: str) -> Sequence[Words]:
+        """From what is closest to what is all that is left. In full, only what is closest says how long it takes; a
+        short training mostly compiles, whatever it is.
+        """
+        preset, *told = self._groups[name].train
+        kinds = [after for word, after in pairwise(told) if word in MAKES_LONGER]
+        world = PRESETS[preset][1].world.name
+        return [(command, preset, *kinds), (command, world), (command,)][self._closest]
+
+    def _size(self, command: str, name: str, scale: Scale) -> int:
+        group = self._groups[name]
+        steps = training(group, scale)[1].total_steps if command == "train" else 1
+        return steps * len(seeds_of(group, scale))
 
 
 def described(steps: Sequence[Step], scale: Scale) -> Iterator[str]:
     """A line for each step, and one about all of them."""
     known = known_times(scale)
-    waiting = [step for step in steps if not step.done]
+    guesses = Guesses(known, scale)
+    measured: dict[str, float] = defaultdict(float)
+    guessed, unknown = 0.0, 0
     for step in steps:
-        seconds = f"{known[step.what]:5.0f} s" if step.what in known else "      ?"
-        yield f"{'done ' if step.done else 'to do'} {seconds}  diamond {' '.join(step.words)}"
-    unknown = sum(step.what not in known for step in waiting)
-    total = sum(known.get(step.what, 0) for step in waiting)
-    device = {"full": "one H200", "quick": "two CPU cores, two groups at a time"}.get(scale)
-    if waiting and device and unknown < len(waiting):
-        more = f", and {unknown} steps whose time is not known" if unknown else ""
-        yield f"{len(waiting)} steps to do: {total / 60:.0f} min of work, as measured on {device}{more}."
+        like = None if step.what in known else guesses.seconds(step)
+        if step.what in known:
+            seconds, device = known[step.what]
+            measured[device] += 0 if step.done else seconds
+            time = f"{seconds:6.0f} s"
+        elif like is not None:
+            guessed += 0 if step.done else like
+            time = f"~{like:5.0f} s"
+        else:
+            unknown += not step.done
+            time = "       ?"
+        yield f"{'done ' if step.done else 'to do'} {time}  diamond {' '.join(step.words)}"
+    waiting = sum(not step.done for step in steps)
+    parts = [f"{seconds / 60:.0f} min as measured on {device}" for device, seconds in measured.items() if seconds]
+    parts += [f"{guessed / 60:.0f} min guessed from steps like them"] if guessed else []
+    if parts:
+        total = f"{(sum(measured.values()) + guessed) / 60:.0f} min of work ({', '.join(parts)})"
+        more = (
+            f", and {unknown} of them ({unknown / waiting:.0%}) for which nothing tells how long" if unknown else ""
+        )
+        yield f"{waiting} steps to do: {total}{more}."
