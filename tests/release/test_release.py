@@ -52,28 +52,61 @@ def test_the_archive_holds_what_the_wheel_and_the_tests_need(files):
     assert not [name for name in held if not name.startswith(("diamond_attention/", "diamond_attention-"))]
 
 
+PYTHONS = os.environ.get("DIAMOND_PYTHONS", "3.11 3.12 3.13").split()
+EXTRAS = "[adapters,smaclite,film,onnx]"
+SCRIPTS = Path(__file__).parent
+
+
 def python(version: str) -> str:
     """One that runs; of pyenv's versions a shim of that name may be there and do nothing."""
     for found in (shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python")):
         if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
             return str(found)
-    pytest.skip(f"no Python {version} on this machine")
+    pytest.fail(f"no Python {version} on this machine; install it, or name those to try: make test-release PYTHONS=3.11")
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("version", "packages"),
-    [("3.11", "lowest-direct"), ("3.11", "highest"), ("3.12", "highest"), ("3.13", "highest")],
-)
+def test_a_python_that_is_not_there_fails_the_stage():
+    with pytest.raises(pytest.fail.Exception, match=r"no Python 2\.99 on this machine"):
+        python("2.99")
+
+
+def carried_out(script: str, env: Path, programs: Path, empty: Path) -> str:
+    """What a script says that knows nothing of this checkout."""
+    settings = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    settings |= {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(programs)}
+    settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    empty.mkdir()
+    return run(env / "bin" / "python", SCRIPTS / script, env=settings, cwd=empty)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("packages", ["lowest-direct", "highest"])
+@pytest.mark.parametrize("version", PYTHONS)
 def test_an_empty_environment_trains_plays_and_deploys(version, packages, files, tmp_path):
-    uv = (sys.executable, "-m", "uv")
-    run(*uv, "venv", "--python", python(version), tmp_path / "env")
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    env |= {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(files / "programs")}
-    env["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    its_python = tmp_path / "env" / "bin" / "python"
-    run(*uv, "pip", "install", "--python", its_python, "--resolution", packages, next(files.glob("*.whl")))
-    (tmp_path / "empty").mkdir()
-    script = Path(__file__).with_name("first_steps.py")
-    said = run(its_python, "-P", script, env=env, cwd=tmp_path / "empty")
+    """With the package alone, then with its small extras. The lowest packages are those with a wheel for this Python."""
+    uv, env = (sys.executable, "-m", "uv"), tmp_path / "env"
+    install = (*uv, "pip", "install", "--python", env / "bin" / "python", "--only-binary", ":all:")
+    wheel = next(files.glob("*.whl"))
+    run(*uv, "venv", "--python", python(version), env)
+    run(*install, "--resolution", packages, wheel)
+    said = carried_out("first_steps.py", env, files / "programs", tmp_path / "alone")
     assert f"all well with Python {version}" in said
+    run(*install, "--resolution", packages, f"{wheel}{EXTRAS}")
+    said = carried_out("first_steps_with_extras.py", env, files / "programs", tmp_path / "extras")
+    assert "all well with the extras" in said
+
+
+@pytest.mark.timeout(1200)
+def test_pip_makes_of_the_archive_what_the_wheel_holds(files, tmp_path):
+    """As `pip install diamond_attention-*.tar.gz` does where an index has no wheel."""
+    env = tmp_path / "env"
+    run(python(PYTHONS[0]), "-m", "venv", env)
+    pip = (env / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, "--no-deps", next(files.glob("*.tar.gz")))
+    site = env / "lib" / f"python{PYTHONS[0]}" / "site-packages"
+    held = [name for name in zipfile.ZipFile(next(files.glob("*.whl"))).namelist() if name.startswith("diamond_attention/")]
+    assert held
+    for name in held:
+        assert (site / name).is_file(), name
+    run(*pip, next(files.glob("*.tar.gz")))
+    assert "all well with Python" in carried_out("first_steps.py", env, files / "programs", tmp_path / "alone")
