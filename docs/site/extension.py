@@ -110,7 +110,9 @@ def write_notebooks(app: Sphinx, error: Exception | None) -> None:
         executed = Path(app.outdir).parent / OUTPUT_FOLDER / "docs" / "tutorials"
         for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
             notebook = nbformat.read(executed / f"{page.stem}.ipynb", as_version=4)
-            nbformat.write(for_readers(notebook, page.stem), Path(app.outdir, "docs", "tutorials", f"{page.stem}.ipynb"))
+            nbformat.write(
+                for_readers(notebook, page.stem), Path(app.outdir, "docs", "tutorials", f"{page.stem}.ipynb")
+            )
 
 
 def for_readers(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:

@@ -62,7 +62,9 @@ def python(version: str) -> str:
     for found in (shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python")):
         if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
             return str(found)
-    pytest.fail(f"no Python {version} on this machine; install it, or name those to try: make test-release PYTHONS=3.11")
+    pytest.fail(
+        f"no Python {version} on this machine; install it, or name those to try: make test-release PYTHONS=3.11"
+    )
 
 
 def test_a_python_that_is_not_there_fails_the_stage():
@@ -104,7 +106,11 @@ def test_pip_makes_of_the_archive_what_the_wheel_holds(files, tmp_path):
     pip = (env / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, "--no-deps", next(files.glob("*.tar.gz")))
     site = env / "lib" / f"python{PYTHONS[0]}" / "site-packages"
-    held = [name for name in zipfile.ZipFile(next(files.glob("*.whl"))).namelist() if name.startswith("diamond_attention/")]
+    held = [
+        name
+        for name in zipfile.ZipFile(next(files.glob("*.whl"))).namelist()
+        if name.startswith("diamond_attention/")
+    ]
     assert held
     for name in held:
         assert (site / name).is_file(), name

@@ -141,6 +141,16 @@ def test_a_tutorial_shows_what_each_of_its_blocks_printed(page):
     assert ['<div class="cell_output' in cell for cell in cells] == [shows_something(*block) for block in blocks]
 
 
+def test_no_line_of_what_a_command_printed_is_broken():
+    """A kernel hands output on in pieces, which are cut anywhere."""
+    page = (SITE / "docs" / "tutorials" / "cluster.html").read_text()
+    for rate in ("1e-4", "2e-4"):
+        assert (
+            page.count(f"--out sweeps/sweep/mask=rank_learning-rate={rate} --resume &amp;&amp; diamond evaluate") == 1
+        )
+    assert "\x1b" not in page
+
+
 @pytest.mark.parametrize("page", TUTORIALS, ids=str)
 def test_a_tutorial_is_a_notebook_with_its_outputs(page):
     assert f"{page.stem}.ipynb" in Page(SITE / page.with_suffix(".html")).links
@@ -154,6 +164,8 @@ def test_a_tutorial_is_a_notebook_with_its_outputs(page):
     assert all(cell.execution_count for cell in cells)
     kinds = {output.output_type for cell in cells for output in cell.outputs}
     assert kinds <= {"stream", "display_data", "execute_result"}  # "error" is another
+    streams = [[output.name for output in cell.outputs if output.output_type == "stream"] for cell in cells]
+    assert all(len(names) == len(set(names)) for names in streams)  # joined, as on the page
     words = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert words.startswith("# ")
     assert not re.search(r"```sh|\]\((?!https?:)|<a ", words)  # commands once, and no link that leads nowhere
