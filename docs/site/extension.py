@@ -91,7 +91,7 @@ def cells(tutorial: str, name: str) -> str:
 
 
 def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """What a cell said, in one piece: it comes in pieces that are cut anywhere, and MyST-NB would end a line at each."""
+    """What a cell said, in one piece. It comes in several, cut anywhere, and MyST-NB would end a line at each."""
     said: dict[str, nbformat.NotebookNode] = {}
     kept = []
     for output in outputs:
