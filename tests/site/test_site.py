@@ -213,6 +213,7 @@ def test_every_form_of_import_is_seen():
 def test_the_page_about_it_shows_it():
     page = Page(SITE / "docs" / "web.html")
     assert "../live/index.html" in page.loaded & page.links
+    assert not list((SITE / "_downloads").rglob("*.html"))  # a page handed out alone, without its modules
 
 
 # --- Sources --------------------------------------------------------------------------------------
