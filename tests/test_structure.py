@@ -283,6 +283,14 @@ def test_make_has_the_targets_the_readme_names():
         assert f"make {target}" in (ROOT / "README.md").read_text()
 
 
+def test_contributing_names_what_ci_runs():
+    stages = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    told = (ROOT / "CONTRIBUTING.md").read_text().split("`.ci/run` runs ")[1].split(".")[0]
+    assert re.findall(r"`([\w-]+)`", told) == stages
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{stage}:", makefile, re.MULTILINE) for stage in stages)
+
+
 def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):
     """No number without its rows: tables in README.md and docs/ are made from results/, and stay so."""
     monkeypatch.syspath_prepend(ROOT / "experiments")
