@@ -40,6 +40,7 @@ nb_merge_streams = True
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = False  # those of other packages are in other markup
 autodoc_preserve_defaults = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"

@@ -267,8 +267,15 @@ def documented(where: str, name: str, defined: str) -> str:
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
+def without_aliases(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """What Python says of a NamedTuple's field that has no docstring says nothing."""
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", rewrite)
+    app.connect("autodoc-process-docstring", without_aliases)
     app.connect("build-finished", copy_live_page)
     app.connect("build-finished", write_notebooks)
     app.connect("html-collect-pages", source_pages)

@@ -108,6 +108,14 @@ def test_every_public_name_is_in_the_reference():
     assert "diamond_attention.adapters.jaxmarl_env.WorldMultiAgentEnv.step_env" in described
 
 
+def test_the_reference_reads_as_it_was_meant():
+    for page in (SITE / "docs" / "api").glob("*.html"):
+        text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", "", page.read_text(), flags=re.DOTALL)
+        assert not re.findall(r".*`.*", text), page  # a name in backticks that goes on after them is not a name
+        assert "Alias for field number" not in text, page
+        assert "Should be overridden by all subclasses" not in text, page  # what another package says of its own
+
+
 # --- Tutorials ------------------------------------------------------------------------------------
 
 
