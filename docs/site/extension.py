@@ -201,10 +201,10 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
 
 FRAME = """
 
-<iframe class="live" src="../live/index.html" title="Diamond Attention, live" loading="lazy"></iframe>
-
-<a href="../live/index.html">The same in a window of its own</a>. Browsers run it from a web server only, such as
+Play here, or <a href="../live/index.html">in a window of its own</a>. Browsers run it from a web server only, such as
 `python -m http.server` in the site's folder.
+
+<iframe class="live" src="../live/index.html" title="Diamond Attention, live" loading="lazy"></iframe>
 
 """
 
