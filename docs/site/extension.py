@@ -39,6 +39,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "diamond_attention"
 HEAVY = ["benchmarl", "jaxmarl", "tensordict", "torchrl"]
 """Packages that the reference does without: their names stand in signatures, and nothing of them is run."""
+SHORT_CELL = 26
+"""Characters, as `1.00 / 1.00 (1.00 / 1.00)` has."""
 
 
 def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
@@ -154,6 +156,17 @@ class LinksToFiles(SphinxTransform):
             if file in shown_files():
                 uri = relative_uri(here, f"source/{file}.html")
                 link.replace_self(nodes.reference("", "", *link.children, refuri=uri, internal=True))
+
+
+class ShortCells(SphinxTransform):
+    """A cell of a few numbers stays on one line; a table that is too wide for the page scrolls by itself."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        for cell in self.document.findall(nodes.entry):
+            if len(cell.astext()) <= SHORT_CELL:
+                cell["classes"].append("short")
 
 
 class ShortTypes(SphinxTransform):
@@ -280,6 +293,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("build-finished", write_notebooks)
     app.connect("html-collect-pages", source_pages)
     app.add_transform(LinksToFiles)
+    app.add_transform(ShortCells)
     app.add_transform(ShortTypes)
     app.config.linkcode_resolve = linkcode_resolve
     app.config.autodoc_mock_imports = HEAVY
