@@ -31,6 +31,7 @@ from sphinx.application import Sphinx
 from sphinx.ext.autodoc.mock import mock
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.transforms import SphinxTransform
+from sphinx.util.inspect import stringify_signature
 from sphinx.util.osutil import relative_uri
 
 from diamond_attention.web.live_page import live_files
@@ -39,8 +40,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "diamond_attention"
 HEAVY = ["benchmarl", "jaxmarl", "tensordict", "torchrl"]
 """Packages that the reference does without: their names stand in signatures, and nothing of them is run."""
-SHORT_CELL = 26
-"""Characters, as `1.00 / 1.00 (1.00 / 1.00)` has."""
 
 
 def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
@@ -158,15 +157,15 @@ class LinksToFiles(SphinxTransform):
                 link.replace_self(nodes.reference("", "", *link.children, refuri=uri, internal=True))
 
 
-class ShortCells(SphinxTransform):
-    """A cell of a few numbers stays on one line; a table that is too wide for the page scrolls by itself."""
+class CellsOfNumbers(SphinxTransform):
+    """Several numbers in a cell, such as `1.00 / 1.00 (1.00 / 1.00)`, keep room beside the words of other columns."""
 
     default_priority = 400
 
     def apply(self, **_: Any) -> None:
         for cell in self.document.findall(nodes.entry):
-            if len(cell.astext()) <= SHORT_CELL:
-                cell["classes"].append("short")
+            if re.match(r"[-−]?\d.* ", cell.astext()):
+                cell["classes"].append("numbers")
 
 
 class ShortTypes(SphinxTransform):
@@ -280,20 +279,36 @@ def documented(where: str, name: str, defined: str) -> str:
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
+TAKES_ANYTHING = "(*args: Any, **kwargs: Any)"
+
+
 def without_aliases(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
     """What Python says of a NamedTuple's field that has no docstring says nothing."""
     if lines and lines[0].startswith("Alias for field number"):
         lines.clear()
 
 
+def own_arguments(
+    app: Sphinx, what: str, name: str, found: Any, options: Any, arguments: str, returned: str
+) -> tuple[str, str] | None:
+    """Those of a class whose base is one of the heavy packages', since what stands for a base takes anything."""
+    if what != "class" or arguments != TAKES_ANYTHING or "__init__" not in vars(found):
+        return None
+    signature = inspect.signature(found.__init__)
+    _, *given = signature.parameters.values()  # without self
+    own = signature.replace(parameters=given, return_annotation=inspect.Signature.empty)
+    return stringify_signature(own, unqualified_typehints=True), returned
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", rewrite)
     app.connect("autodoc-process-docstring", without_aliases)
+    app.connect("autodoc-process-signature", own_arguments)
     app.connect("build-finished", copy_live_page)
     app.connect("build-finished", write_notebooks)
     app.connect("html-collect-pages", source_pages)
     app.add_transform(LinksToFiles)
-    app.add_transform(ShortCells)
+    app.add_transform(CellsOfNumbers)
     app.add_transform(ShortTypes)
     app.config.linkcode_resolve = linkcode_resolve
     app.config.autodoc_mock_imports = HEAVY
