@@ -5,7 +5,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -53,7 +55,7 @@ def test_the_archive_holds_what_the_wheel_and_the_tests_need(files):
 
 
 PYTHONS = os.environ.get("DIAMOND_PYTHONS", "3.11 3.12 3.13").split()
-EXTRAS = "[adapters,smaclite,film,onnx]"
+EXTRAS = ("adapters", "smaclite", "film", "onnx")
 SCRIPTS = Path(__file__).parent
 
 
@@ -81,21 +83,42 @@ def carried_out(script: str, env: Path, programs: Path, empty: Path) -> str:
     return run(env / "bin" / "python", SCRIPTS / script, env=settings, cwd=empty)
 
 
+def allowed(uv: Sequence[str], resolution: str, python: Path) -> str:
+    """Versions that pyproject.toml allows, the lowest or the highest, of those with a wheel for this Python.
+
+    Asked for a wheel, uv would take the lowest of the wheel and the highest of all that it needs.
+    """
+    chosen = (*uv, "pip", "compile", "--quiet", "--resolution", resolution, "--only-binary", ":all:")
+    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    return run(*chosen, "--python", python, *extras, ROOT / "pyproject.toml")
+
+
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("packages", ["lowest-direct", "highest"])
+@pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
 @pytest.mark.parametrize("version", PYTHONS)
-def test_an_empty_environment_trains_plays_and_deploys(version, packages, files, tmp_path):
-    """The package alone, then with its small extras. Lowest are the packages that have a wheel for this Python."""
-    uv, env = (sys.executable, "-m", "uv"), tmp_path / "env"
-    install = (*uv, "pip", "install", "--python", env / "bin" / "python", "--only-binary", ":all:")
-    wheel = next(files.glob("*.whl"))
+def test_an_empty_environment_trains_plays_and_deploys(version, resolution, files, tmp_path):
+    """The package alone, then with its small extras."""
+    uv, env, versions = (sys.executable, "-m", "uv"), tmp_path / "env", tmp_path / "versions.txt"
     run(*uv, "venv", "--python", python(version), env)
-    run(*install, "--resolution", packages, wheel)
+    its_python = env / "bin" / "python"
+    versions.write_text(allowed(uv, resolution, its_python))
+    install = (*uv, "pip", "install", "--python", its_python, "--only-binary", ":all:", "--constraint", versions)
+    wheel = next(files.glob("*.whl"))
+    run(*install, wheel)
     said = carried_out("first_steps.py", env, files / "programs", tmp_path / "alone")
     assert f"all well with Python {version}" in said
-    run(*install, "--resolution", packages, f"{wheel}{EXTRAS}")
+    if resolution == "lowest-direct":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        assert f"jax {lowest(project['dependencies'], 'jax')}" in said
+    run(*install, f"{wheel}[{','.join(EXTRAS)}]")
     said = carried_out("first_steps_with_extras.py", env, files / "programs", tmp_path / "extras")
     assert "all well with the extras" in said
+
+
+def lowest(requirements: Sequence[str], package: str) -> str:
+    """`0.8` of `jax>=0.8`."""
+    (bound,) = (words.removeprefix(f"{package}>=") for words in requirements if words.startswith(f"{package}>="))
+    return bound
 
 
 @pytest.mark.timeout(1200)
