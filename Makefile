@@ -28,6 +28,10 @@ RELEASE_BIN := $(RELEASE_VENV)/bin
 WEB_VENV := .venv-web
 WEB_BIN := $(WEB_VENV)/bin
 
+# Pinned versions. Python compiles a module when it is first imported; pip would compile all that is in the packages,
+# which is two thirds of installing torch.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+
 .PHONY: demo test test-long test-kernels test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-release test-web test-fleet lint clean
 
 demo: $(VENV)/.installed
@@ -93,9 +97,10 @@ site: $(SITE_VENV)/.installed
 test-site: site
 	$(SITE_BIN)/python -m pytest tests/site
 
-# The files for a package index, in empty environments of every Python that is here.
+# The files for a package index, in empty environments of each of these Pythons; one that is not here is a failure.
+PYTHONS := 3.11 3.12 3.13
 test-release: $(RELEASE_VENV)/.installed
-	$(RELEASE_BIN)/python -m pytest --confcutdir tests/release tests/release/test_release.py
+	DIAMOND_PYTHONS="$(PYTHONS)" $(RELEASE_BIN)/python -m pytest --confcutdir tests/release tests/release/test_release.py
 
 lint: $(VENV)/.installed-for-tests
 	$(BIN)/ruff check .
@@ -108,43 +113,37 @@ $(VENV)/bin/python $(VMAS_VENV)/bin/python $(EXTRAS_VENV)/bin/python $(TORCH_VEN
 	$(PYTHON) -m venv $(@D)/..
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python $(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.installed-for-tests: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python $(INSTALL) --editable '.[test]'
 	@touch $(VENV)/.installed $@
 
 # torch without CUDA: the plain wheel where pip finds one, else name it with PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL.
 $(VMAS_VENV)/.installed: $(VMAS_VENV)/bin/python pyproject.toml constraints.txt
-	$(VMAS_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[test,vmas]'
+	$(VMAS_BIN)/python $(INSTALL) --editable '.[test,vmas]'
 	@touch $@
 
 $(EXTRAS_VENV)/.installed: $(EXTRAS_VENV)/bin/python pyproject.toml constraints.txt
-	$(EXTRAS_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[test,ray,wandb,jaxmarl]'
+	$(EXTRAS_BIN)/python $(INSTALL) --editable '.[test,ray,wandb,jaxmarl]'
 	@touch $@
 
 # torchvision, which BenchMARL asks for, is pinned with torch, else pip replaces both by builds for CUDA.
 $(TORCH_VENV)/.installed: $(TORCH_VENV)/bin/python pyproject.toml constraints.txt
-	$(TORCH_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[test,benchmarl]'
+	$(TORCH_BIN)/python $(INSTALL) --editable '.[test,benchmarl]'
 	@touch $@
 
 $(WEB_VENV)/.installed: $(WEB_VENV)/bin/python pyproject.toml constraints.txt
-	$(WEB_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[test,browser]'
+	$(WEB_BIN)/python $(INSTALL) --editable '.[test,browser]'
 	@touch $@
 
 $(RELEASE_VENV)/.installed: $(RELEASE_VENV)/bin/python pyproject.toml constraints.txt
-	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  build twine uv pytest pytest-timeout
+	$(RELEASE_BIN)/python $(INSTALL) build twine uv pytest pytest-timeout
 	@touch $@
 
 $(SITE_VENV)/.installed: $(SITE_VENV)/bin/python pyproject.toml constraints.txt
-	$(SITE_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[site]'
+	$(SITE_BIN)/python $(INSTALL) --editable '.[site]'
 	@touch $@
 
 clean:

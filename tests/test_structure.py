@@ -236,11 +236,12 @@ def commands_in(text: str) -> list[list[str]]:
     return [re.split("[#>]", line)[0].split() for line in lines]
 
 
+PAGES = [page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md"))]
 # Commands of the pages about your own worlds, policies and methods need those; tests/test_your_own.py runs them.
-PAGES = [f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if not page.name.startswith("your_own")]
+OWN = ("docs/your_own_world.md", "docs/your_own_policy.md", "docs/your_own_method.md")
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *[page for page in PAGES if page not in OWN]])
 def test_commands_in_the_docs_parse(page, capsys):
     """Options that do not exist would be refused; nothing is trained here."""
     from diamond_attention import command_line
@@ -269,10 +270,10 @@ def test_the_front_page_of_the_site_lists_every_page():
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    for page in ["README.md", "CONTRIBUTING.md", *PAGES]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
             if not target.startswith("http"):
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+                assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
 
 
 def test_make_has_the_targets_the_readme_names():
@@ -280,6 +281,14 @@ def test_make_has_the_targets_the_readme_names():
     for target in ("demo", "test"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
         assert f"make {target}" in (ROOT / "README.md").read_text()
+
+
+def test_contributing_names_what_ci_runs():
+    stages = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    told = (ROOT / "CONTRIBUTING.md").read_text().split("`.ci/run` runs ")[1].split(".")[0]
+    assert re.findall(r"`([\w-]+)`", told) == stages
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{stage}:", makefile, re.MULTILINE) for stage in stages)
 
 
 def test_the_tables_in_the_readme_are_those_of_the_rows(monkeypatch):

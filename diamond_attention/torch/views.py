@@ -12,7 +12,9 @@ from diamond_attention.errors import UserError
 
 
 class Views(NamedTuple):
-    """A batch of `AgentView`s. Row 0 of every agent axis is the viewer; `...` is any number of axes, or none."""
+    """A batch of what `AgentView` holds. Row 0 of each agent axis is the viewer; `...` is any
+    number of axes, or none.
+    """
 
     agents: Tensor
     """[..., agent, feature]: the viewer, then the peers it knows of, in any order."""

@@ -26,6 +26,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.linkcode", "extension
 # The source folder is the repository itself, so that links lead where they lead on a code host.
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md"]
+exclude_patterns = ["docs/live"]  # the live page itself, which the site has in a folder of its own
 
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
@@ -39,6 +40,7 @@ nb_merge_streams = True
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = False  # those of other packages are in other markup
 autodoc_preserve_defaults = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"

@@ -1,10 +1,11 @@
 """What the site does with the pages beyond Sphinx: nothing in a page is written for the site alone.
 
 - The sidebar follows the lists of links in docs/index.md.
-- In docs/tutorials, blocks of Python are cells of one session and blocks of sh are run beside it.
+- In docs/tutorials, blocks of Python are cells of one session and blocks of sh are run beside it; each page is also a
+  notebook with what its cells printed and drew.
 - A link to a file of the repository that is no page leads to a page that shows the file.
 - docs/web.md shows the page that it is about, whose files are copied into the site.
-- In docs/api, a comment that names rooms or a module is where their docstrings stand.
+- In docs/api, a comment that names rooms, a module or names in a module is where their docstrings stand.
 """
 
 import ast
@@ -17,21 +18,28 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from docutils import nodes
+from myst_nb.core import render
+from myst_nb.sphinx_ext import OUTPUT_FOLDER
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import TextLexer, get_lexer_for_filename
 from pygments.util import ClassNotFound
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.ext.autodoc.mock import mock
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.transforms import SphinxTransform
+from sphinx.util.inspect import stringify_signature
 from sphinx.util.osutil import relative_uri
 
 from diamond_attention.web.live_page import live_files
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "diamond_attention"
+HEAVY = ["benchmarl", "jaxmarl", "tensordict", "torchrl"]
+"""Packages that the reference does without: their names stand in signatures, and nothing of them is run."""
 
 
 def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
@@ -39,7 +47,7 @@ def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
     if page == app.config.root_doc:
         source[0] += sidebar(source[0])
     elif page.startswith("docs/tutorials/"):
-        source[0] = cells(source[0])
+        source[0] = cells(source[0], page.rpartition("/")[2])
     elif page.startswith("docs/api/"):
         source[0] = docstrings(source[0])
     elif page == "docs/web":
@@ -63,15 +71,66 @@ def sidebar(front_page: str) -> str:
 
 NOTEBOOK = "---\nfile_format: mystnb\nkernelspec: {name: python3, display_name: Python 3}\n---\n"
 # The folder in which a page is run is empty; commands find the rows of the tables as they do in the repository.
-BEFORE = f"```{{code-cell}}\n:tags: [remove-cell]\nimport os\nos.symlink({str(ROOT / 'results')!r}, 'results')\n```\n"
+# A kernel says that it is a terminal with colours, whose codes a page would show.
+BEFORE = f"""```{{code-cell}}
+:tags: [remove-cell]
+import os
+os.symlink({str(ROOT / "results")!r}, "results")
+os.environ.pop("FORCE_COLOR", None)
+```
+"""
+DOWNLOAD = '<p class="download"><a href="{}.ipynb" download>This page as a notebook</a></p>'
+IN_PLACE_OF_IT = "*Run this notebook in the repository's folder, where the package is installed.*"
 
 
-def cells(tutorial: str) -> str:
+def cells(tutorial: str, name: str) -> str:
     """A page whose blocks are run, and which shows what they print and draw."""
     shell = "```sh\n\\1```\n\n```{code-cell}\n:tags: [remove-input]\n%%sh -e\n\\1```"
     text = re.sub(r"^```sh\n(.*?)^```$", shell, tutorial, flags=re.MULTILINE | re.DOTALL)
     title, _, rest = re.sub(r"^```python$", "```{code-cell}", text, flags=re.MULTILINE).partition("\n")
-    return f"{NOTEBOOK}{title}\n\n{BEFORE}{rest}"
+    return f"{NOTEBOOK}{title}\n\n{BEFORE}\n{DOWNLOAD.format(name)}\n{rest}"
+
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """What a cell said, in one piece. It comes in several, cut anywhere, and MyST-NB would end a line at each."""
+    said: dict[str, nbformat.NotebookNode] = {}
+    kept = []
+    for output in outputs:
+        if output.output_type == "stream" and output.name in said:
+            said[output.name].text += output.text
+            continue
+        if output.output_type == "stream":
+            said[output.name] = output
+        kept.append(output)
+    outputs[:] = kept  # in the notebook too
+    return outputs
+
+
+def write_notebooks(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        executed = Path(app.outdir).parent / OUTPUT_FOLDER / "docs" / "tutorials"
+        for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
+            notebook = nbformat.read(executed / f"{page.stem}.ipynb", as_version=4)
+            nbformat.write(
+                for_readers(notebook, page.stem), Path(app.outdir, "docs", "tutorials", f"{page.stem}.ipynb")
+            )
+
+
+def for_readers(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
+    """Without what only makes the page: our own cell, the words of commands twice, links from page to page."""
+    kept: list[nbformat.NotebookNode] = []
+    for cell in notebook.cells:
+        if "remove-cell" in cell.metadata.get("tags", ()):
+            continue
+        if cell.source.startswith("%%sh"):  # what it runs stands at the end of the words before it
+            kept[-1].source = re.sub(r"```sh\n(?:(?!```).)*```\s*\Z", "", kept[-1].source, flags=re.DOTALL).rstrip()
+        if cell.cell_type == "markdown":
+            words = cell.source.replace(DOWNLOAD.format(name), IN_PLACE_OF_IT)
+            cell.source = re.sub(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", words)
+        cell.metadata = {}
+        kept.append(cell)
+    notebook.cells = [cell for cell in kept if cell.source]
+    return notebook
 
 
 # --- Files of the repository --------------------------------------------------------------------------
@@ -96,6 +155,17 @@ class LinksToFiles(SphinxTransform):
             if file in shown_files():
                 uri = relative_uri(here, f"source/{file}.html")
                 link.replace_self(nodes.reference("", "", *link.children, refuri=uri, internal=True))
+
+
+class CellsOfNumbers(SphinxTransform):
+    """Several numbers in a cell, such as `1.00 / 1.00 (1.00 / 1.00)`, keep room beside the words of other columns."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        for cell in self.document.findall(nodes.entry):
+            if re.match(r"[-−]?\d.* ", cell.astext()):
+                cell["classes"].append("numbers")
 
 
 class ShortTypes(SphinxTransform):
@@ -125,7 +195,7 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
     """Where "[source]" beside a name leads: pages of docs/api lie two folders deep."""
     if not info["module"]:  # a value that stands there by its name alone
         return None
-    found: Any = import_module(info["module"])
+    found = loaded(info["module"])
     for name in info["fullname"].split("."):
         # Of a class as it is written there, a property say; the package's own names come when asked for.
         found = inspect.getattr_static(found, name, None) if inspect.isclass(found) else getattr(found, name, None)
@@ -143,10 +213,10 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
 
 FRAME = """
 
-<iframe class="live" src="../live/index.html" title="Diamond Attention, live" loading="lazy"></iframe>
-
-<a href="../live/index.html">The same in a window of its own</a>. Browsers run it from a web server only, such as
+Play here, or <a href="../live/index.html">in a window of its own</a>. Browsers run it from a web server only, such as
 `python -m http.server` in the site's folder.
+
+<iframe class="live" src="../live/index.html" title="Diamond Attention, live" loading="lazy"></iframe>
 
 """
 
@@ -164,7 +234,13 @@ def copy_live_page(app: Sphinx, error: Exception | None) -> None:
 
 def docstrings(page: str) -> str:
     page = re.sub(r"^<!-- names of: (.*) -->$", lambda m: names_of(set(m[1].split())), page, flags=re.MULTILINE)
-    return re.sub(r"^<!-- module: (.*) -->$", lambda m: module(m[1]), page, flags=re.MULTILINE)
+    return re.sub(r"^<!-- module: ([\w.]+)(?:: (.*))? -->$", lambda m: module(m[1], m[2]), page, flags=re.MULTILINE)
+
+
+def loaded(name: str) -> Any:
+    """A module, whose heavy packages need not be there."""
+    with mock(HEAVY):
+        return import_module(name)
 
 
 @cache
@@ -181,16 +257,17 @@ def names_of(rooms: set[str]) -> str:
     return "\n".join(documented("diamond_attention", name, defined_in()[name]) for name in own)
 
 
-def module(name: str) -> str:
-    """What a module names itself, or else all that is defined there and is no public name."""
-    loaded = import_module(name)
-    own = [each for each, found in vars(loaded).items() if getattr(found, "__module__", "").startswith(name)]
-    names = getattr(loaded, "__all__", [each for each in own if each[0] != "_" and each not in defined_in()])
-    return "\n".join(documented(name, each, name) for each in names if each in own)
+def module(name: str, named: str | None) -> str:
+    """These names, or what a module names itself, or else all that is defined there and is no public name."""
+    found = loaded(name)
+    own = [each for each, value in vars(found).items() if getattr(value, "__module__", "").startswith(name)]
+    names = getattr(found, "__all__", [each for each in own if each[0] != "_" and each not in defined_in()])
+    listed = named.split() if named else [each for each in names if each in own]
+    return "\n".join(documented(name, each, name) for each in listed)
 
 
 def documented(where: str, name: str, defined: str) -> str:
-    found = getattr(import_module(where), name)
+    found = getattr(loaded(where), name)
     if inspect.isclass(found):
         lines = [f".. autoclass:: {where}.{name}", "   :members:", "   :undoc-members:"]
     elif inspect.isroutine(found):
@@ -202,11 +279,38 @@ def documented(where: str, name: str, defined: str) -> str:
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
+TAKES_ANYTHING = "(*args: Any, **kwargs: Any)"
+
+
+def without_aliases(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """What Python says of a NamedTuple's field that has no docstring says nothing."""
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()
+
+
+def own_arguments(
+    app: Sphinx, what: str, name: str, found: Any, options: Any, arguments: str, returned: str
+) -> tuple[str, str] | None:
+    """Those of a class whose base is one of the heavy packages', since what stands for a base takes anything."""
+    if what != "class" or arguments != TAKES_ANYTHING or "__init__" not in vars(found):
+        return None
+    signature = inspect.signature(found.__init__)
+    _, *given = signature.parameters.values()  # without self
+    own = signature.replace(parameters=given, return_annotation=inspect.Signature.empty)
+    return stringify_signature(own, unqualified_typehints=True), returned
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", rewrite)
+    app.connect("autodoc-process-docstring", without_aliases)
+    app.connect("autodoc-process-signature", own_arguments)
     app.connect("build-finished", copy_live_page)
+    app.connect("build-finished", write_notebooks)
     app.connect("html-collect-pages", source_pages)
     app.add_transform(LinksToFiles)
+    app.add_transform(CellsOfNumbers)
     app.add_transform(ShortTypes)
     app.config.linkcode_resolve = linkcode_resolve
+    app.config.autodoc_mock_imports = HEAVY
+    render.coalesce_streams = joined
     return {"parallel_read_safe": True, "parallel_write_safe": True}
