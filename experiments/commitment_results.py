@@ -85,7 +85,30 @@ def dispatch() -> str:
     return markdown_table(["played", *(name.format(f"{weight:g}") for weight in WEIGHTS for name in names)], table)
 
 
-TABLES: dict[str, result_rows.Table] = {"commitments-xor": xor, "commitments-dispatch": dispatch}
+COSTS = result_rows.RESULTS / "commitments_cost.csv"  # by experiments/commitments_cost.py
+TIMED = {
+    ("dispatch-commitments", "jax"): "commitments, JAX",
+    ("dispatch-commitments", "numpy"): "commitments, numpy alone",
+    ("dispatch", "jax"): "Diamond Attention, width 32, JAX",
+}
+
+
+def cost() -> str:
+    """Milliseconds of the processor for a decision: a line for each policy, a column for each size."""
+    found = {
+        (row["policy"], row["runtime"], f"{row['agents']}x{row['tasks']}"): float(row["median_cpu_milliseconds"])
+        for row in result_rows.read(COSTS)
+    }
+    sizes = list(dict.fromkeys(size for _, _, size in found))
+    lines = [[label, *(f"{found[*which, size]:.2g}" for size in sizes)] for which, label in TIMED.items()]
+    return markdown_table(["vehicles x jobs", *sizes], lines)
+
+
+TABLES: dict[str, result_rows.Table] = {
+    "commitments-xor": xor,
+    "commitments-dispatch": dispatch,
+    "commitments-cost": cost,
+}
 
 if __name__ == "__main__":
     measure()
