@@ -1,11 +1,11 @@
 """What a decision by commitments takes on one core, by how many there are: in JAX, and without it.
 
-    python experiments/commitments_cost.py > results/commitments_cost.csv
+    taskset -c 0 python experiments/commitments_cost.py > results/commitments_cost.csv
 
-The shipped policy in Dispatch with as many depots as vehicles, greedy; the vehicle has the lowest number, so it replays
-everybody's turn. Beside it, in JAX, the paper's policy of the preset `dispatch` with fresh weights. `milliseconds` are
-those of the clock, `cpu_milliseconds` those of the processor, which other programs on the machine add little to;
-`load` is how many programs wanted a core of the machine when a row began.
+The shipped policy in Dispatch with as many depots as vehicles, greedy; the vehicle has the lowest number, so that it
+replays everybody's turn. Beside it, in JAX, the paper's policy of the preset `dispatch` with fresh weights.
+Milliseconds are those of the clock, and with `cpu` those of the processor, to which other programs on the machine add
+little; `load` is how many programs wanted a core of the machine when a row began.
 """
 
 import csv
@@ -14,11 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[threads] = "1"
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX sizes its thread pool
 
 import jax
 import jax.numpy as jnp

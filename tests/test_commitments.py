@@ -307,7 +307,7 @@ class SaidToBeTheSame(ShortWays):
 
 def test_a_world_where_one_agent_may_what_another_may_not_is_refused():
     """A viewer would replay a peer's turn with its own legal actions, and the peer play another."""
-    size = dict(max_agents=4, max_tasks=3, depots=4)
+    size = {"max_agents": 4, "max_tasks": 3, "depots": 4}
     check_world(ShortWays(**size))
     with pytest.raises(UserError, match="what is legal for one agent is legal for all"):
         build_commitments(CommitmentsSettings(), interface_of(ShortWays(**size)), KEY)

@@ -254,9 +254,9 @@ def build_commitments(settings: CommitmentsSettings, interface: Interface, key: 
         )
     if interface.own_legal_actions:
         raise UserError(
-            f"policy.kind is {settings.kind}, whose agents must know what their peers may do, and this world does not "
-            "say that what is legal for one agent is legal for all (same_legal_actions in docs/your_own_world.md); use "
-            "policy.kind diamond."
+            f"policy.kind is {settings.kind}, whose agents must know what their peers may do, and this world does "
+            "not say that what is legal for one agent is legal for all (same_legal_actions, "
+            "docs/your_own_world.md); use policy.kind diamond."
         )
     embed_key, score_key = jax.random.split(key)
     features = sum(map(len, common)) + bool(places[0])
