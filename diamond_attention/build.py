@@ -14,8 +14,16 @@ def interface_of(world: World) -> Interface:
     view, _ = example_views(world)
     features = (view.agents.shape[-1], view.tasks.shape[-1])
     room = (world.max_agents, world.max_tasks)
-    frames = [tuple(feature.frame for feature in named) for named in (world.agent_features, world.task_features)]
-    return Interface(*features, world.action_kind, *room, world.sees_peers, world.has_places, *frames)
+    return Interface(
+        *features,
+        world.action_kind,
+        *room,
+        world.sees_peers,
+        world.has_places,
+        agent_frames=tuple(feature.frame for feature in world.agent_features),
+        task_frames=tuple(feature.frame for feature in world.task_features),
+        own_legal_actions=view.legal_actions is not None and not world.same_legal_actions,
+    )
 
 
 def build_policy(world: World, settings: KindSettings, key: PRNGKeyArray) -> Policy:

@@ -2,30 +2,32 @@
 
     python experiments/baseline_results.py
 
-measures decisions anew and writes diamond_attention/reports/decisions.json; run it on an otherwise idle machine.
+measures decisions anew and writes results/decisions.csv; run it on an otherwise idle machine.
 """
 
-import json
+import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import result_rows
 import xor_results
 from result_rows import described
 
-from diamond_attention.bench.decisions import TEAM_SIZES, measure_decisions
+from diamond_attention.bench.decisions import DECISIONS, TEAM_SIZES, decisions_on_this_core
 from diamond_attention.evaluation.statistics import score_interval, seed_interval
-from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.diamond_settings import MASKS
-from diamond_attention.reports import decisions as timed
 from diamond_attention.reports.paper import PAPER_XOR, TRAINED_AND_PLAYED
 from diamond_attention.reports.tables import markdown_table
+from diamond_attention.reproduce.entries import ENTRIES, XOR_COMMITMENTS
+from diamond_attention.reproduce.plan import training
 from diamond_attention.runs.environment import describe_environment
-from diamond_attention.runs.presets import PRESETS, with_method
 from diamond_attention.runs.settings import described_as
 from diamond_attention.worlds.spread import Spread
 
 CROSS_CHECK = result_rows.RESULTS / "mappo_cross_check.csv"
+TIMED = result_rows.RESULTS / "decisions.csv"
+MILLISECONDS = ("median_milliseconds", "percentile_95_milliseconds", "median_cpu_milliseconds")
+DECISION_COLUMNS = ("group", "agents", "tasks", *MILLISECONDS, "decisions", "jax", "commit", "cores", "load")
 TUNING = result_rows.RESULTS / "baseline_tuning.csv"
 OURS = ("rank", "none", "dropout")
 """Masks of our own lines."""
@@ -55,9 +57,10 @@ def xor() -> str:
         seeds = {len(found) for key, found in rates.items() if key[:2] == (mask, preset)}
         count = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)}–{max(seeds)}"
         policy = described(mask)
-        table.append([policy.in_play("off"), preset, policy.robot_needs, count, *cells])
+        milliseconds = times_of(f"{preset.split()[0]}_{mask}_3x3").get(3, "")
+        table.append([policy.in_play("off"), preset, policy.robot_needs, milliseconds, count, *cells])
     headings = [_sizes_as_text(*sizes) for sizes in TRAINED_AND_PLAYED]
-    return markdown_table(["policy", "preset", "a robot needs", "seeds", *headings], table)
+    return markdown_table(["policy", "preset", "a robot needs", "3×3, ms", "seeds", *headings], table)
 
 
 def _xor_cell(rates: Mapping[tuple, list[float]], mask: str, preset: str, trained: tuple, played: tuple) -> str:
@@ -79,25 +82,64 @@ def _size(text: str) -> tuple[int, ...]:
 # --- Decisions ------------------------------------------------------------------------------------
 
 
+def timed_groups() -> dict[str, Sequence[int]]:
+    """The lines of the tables, by their group, and for how many agents a decision of theirs is timed."""
+    in_xor = [each.group.name for each in ENTRIES["table1"].wanted if each.group.name.endswith("3x3")]
+    groups: dict[str, Sequence[int]] = dict.fromkeys([*in_xor, XOR_COMMITMENTS.name], (3,))
+    groups |= {each.group.name: () for each in ENTRIES["table2"].wanted}
+    return groups | {each.group.name: TEAM_SIZES for each in ENTRIES["spread"].wanted}
+
+
 def measure() -> None:
-    """Greedy decisions of every method on Simple Spread, fresh weights, its own default sizes; one core."""
-    preset, found = PRESETS["spread-gpu"][1], []
-    for name in METHODS:
-        settings = preset if name == "ppo" else with_method(preset, name)
-        key = described_as(settings).key
-        found.append({"policy": key, "method": name, "decisions": measure_decisions(settings)})
-        print(key, *(f"{row['median_milliseconds']:.3f}" for row in found[-1]["decisions"]), flush=True)
-    timed.FILE.write_text(json.dumps({"environment": describe_environment(), "measured": found}, indent=1) + "\n")
+    """Greedy decisions of every group's own network in its own world, fresh weights; one core.
+
+    Rows that are there are kept.
+    """
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX sizes its thread pool
+    environment, rows = describe_environment(), result_rows.read(TIMED)
+    about = {"decisions": DECISIONS, "jax": environment["versions"]["jax"], "commit": environment["commit"]}
+    about["cores"] = os.cpu_count()
+    wanted = {each.group.name: each.group for entry in ENTRIES.values() for each in entry.wanted}
+    known: dict[tuple, list[dict]] = {}
+    for name, sizes in timed_groups().items():
+        settings = training(wanted[name], "full")[1]
+        # Groups that differ in nothing but how they learn are timed once.
+        network = (type(settings.world), settings.sizes, settings.policy, settings.method.name, sizes)
+        there = [row for row in rows if row["group"] == name]
+        if network not in known and there:
+            known[network] = there
+        elif network not in known:
+            conditions = {**about, "load": round(os.getloadavg()[0], 1)}
+            timed = decisions_on_this_core(settings, sizes)
+            known[network] = [
+                {**each, **conditions, **{one: f"{each[one]:.4f}" for one in MILLISECONDS}} for each in timed
+            ]
+        rows = [row for row in rows if row["group"] != name] + [{**each, "group": name} for each in known[network]]
+        result_rows.write(TIMED, DECISION_COLUMNS, rows)
+        print(name, *(row["median_cpu_milliseconds"] for row in known[network]), flush=True)
+
+
+def times_of(group: str) -> dict[int, str]:
+    """Median milliseconds of the processor for a group's decision, by the number of agents."""
+    rows = [row for row in result_rows.read(TIMED) if row["group"] == group]
+    return {int(row["agents"]): f"{float(row['median_cpu_milliseconds']):.2f}" for row in rows}
 
 
 def decisions() -> str:
-    """Median milliseconds of one decision by team size; of those that decide together, of the team's."""
-    table = []
-    for key, times in timed.times().items():
-        policy = described(key, Spread())
+    """A line for each policy: its time on Simple Spread by team size, in XOR and on 2s3z, with each one's network."""
+    names = [each.group.name.removeprefix("spread_") for each in ENTRIES["spread"].wanted]
+    names = [name for name in names if not name.startswith("spread-paper")] + ["commitments"]
+    wanted = {each.group.name: each.group for entry in ENTRIES.values() for each in entry.wanted}
+    table: dict[tuple[str, ...], None] = {}
+    for name in names:
+        in_xor = XOR_COMMITMENTS.name if name == "commitments" else f"xor_{name}_3x3"
+        policy = described_as(training(wanted.get(f"spread_{name}") or wanted[in_xor], "full")[1])
         label = f"Diamond Attention, {policy.label}" if policy.key in MASKS else policy.label
-        table.append([label, policy.robot_needs, *(f"{times[size]:.2f}" for size in TEAM_SIZES)])
-    return markdown_table(["policy", "a robot needs", *(f"{size} agents, ms" for size in TEAM_SIZES)], table)
+        spread, xor, battle = (times_of(group) for group in (f"spread_{name}", in_xor, f"smaclite_{name}"))
+        cells = (*(spread.get(size, "") for size in TEAM_SIZES), xor.get(3, ""), *(list(battle.values()) or [""]))
+        table[label, policy.robot_needs, *cells] = None
+    heads = [*(f"{size} agents, ms" for size in TEAM_SIZES), "XOR 3×3, ms", "2s3z, ms"]
+    return markdown_table(["policy", "a robot needs", *heads], [list(row) for row in table])
 
 
 # --- Tuning ---------------------------------------------------------------------------------------
@@ -151,12 +193,29 @@ def reproduced(entry: str, number: int) -> result_rows.Table:
     return table
 
 
+def with_times(made: result_rows.Table, heading: str) -> result_rows.Table:
+    """The same table with the milliseconds of each line's group beside what a robot needs."""
+
+    def table() -> str:
+        headings, _, *lines = [line.strip("|").split("|") for line in made().split("\n")]
+        rows = [[cell.strip() for cell in line] for line in (headings, *lines)]
+        group, needs = rows[0].index("group"), rows[0].index("a robot needs")
+        for number, row in enumerate(rows):
+            milliseconds = next(iter(times_of(row[group]).values()), "")
+            row.insert(needs + 1, milliseconds if number else heading)
+        return markdown_table(rows[0], rows[1:])
+
+    return table
+
+
 REPRODUCED = ("spread", "food", "table2")
 
 TABLES: dict[str, result_rows.Table] = {
     **{f"reproduced-{entry}": reproduced(entry, 0) for entry in REPRODUCED},
     **{f"reproduced-{entry}-cost": reproduced(entry, 1) for entry in REPRODUCED},
     **{f"faults-{world}": reproduced("faults", number) for number, world in enumerate(("xor", "dispatch", "spread"))},
+    "reproduced-spread": with_times(reproduced("spread", 0), "4 agents, ms"),
+    "reproduced-table2": with_times(reproduced("table2", 0), "ms"),
     "reproduced-dispatch": reproduced("dispatch", 0),
     "baselines-cross-check": cross_check,
     "baselines-xor": xor,

@@ -20,7 +20,9 @@ ROWS = result_rows.RESULTS / "commitments.csv"
 RULES = result_rows.RESULTS / "dispatch_rules.csv"
 COLUMNS = ("rule", "agents", "tasks", "depots", "travel_weight", "share", "standard_error", "episodes", "seed")
 SIZES = ((6, 6), (64, 64), (64, 96))
-WEIGHTS = (0.3, 1.0)
+WEIGHTS = (0.3, 0.6, 1.0)
+LEARNED = (0.3, 1.0)
+"""Those for which a policy was trained."""
 EPISODES = 256
 
 
@@ -76,16 +78,43 @@ def dispatch() -> str:
         for depots in (agents, 1):
             cells = [f"{agents}x{tasks}, {depots} depot" + "s" * (depots > 1)]
             for weight in WEIGHTS:
-                at = cells[0] + (", travel 1" if weight == 1.0 else "")
-                cells.append(both(found[f"dispatch_commitments_travel={weight:g}", at]))
+                if weight in LEARNED:
+                    at = cells[0] + (", travel 1" if weight == 1.0 else "")
+                    cells.append(both(found[f"dispatch_commitments_travel={weight:g}", at]))
                 for rule in get_args(Rule):
                     cells.append(f"{float(rules[rule, agents, tasks, depots, weight]['share']):.3f}")
             table.append(cells)
-    names = ["commitments, travel {}", *(f"{rule} unclaimed job" for rule in get_args(Rule))]
-    return markdown_table(["played", *(name.format(f"{weight:g}") for weight in WEIGHTS for name in names)], table)
+    headings = ["played"]
+    for weight in WEIGHTS:
+        headings += [f"travel {weight:g}: commitments"] if weight in LEARNED else []
+        headings += [f"travel {weight:g}: {rule} unclaimed job" for rule in get_args(Rule)]
+    return markdown_table(headings, table)
 
 
-TABLES: dict[str, result_rows.Table] = {"commitments-xor": xor, "commitments-dispatch": dispatch}
+COSTS = result_rows.RESULTS / "commitments_cost.csv"  # by experiments/commitments_cost.py
+TIMED = {
+    ("dispatch-commitments", "jax"): "commitments, JAX",
+    ("dispatch-commitments", "numpy"): "commitments, numpy alone",
+    ("dispatch", "jax"): "Diamond Attention, width 32, JAX",
+}
+
+
+def cost() -> str:
+    """Milliseconds of the processor for a decision: a line for each policy, a column for each size."""
+    found = {
+        (row["policy"], row["runtime"], f"{row['agents']}x{row['tasks']}"): float(row["median_cpu_milliseconds"])
+        for row in result_rows.read(COSTS)
+    }
+    sizes = list(dict.fromkeys(size for _, _, size in found))
+    lines = [[label, *(f"{found[*which, size]:.2g}" for size in sizes)] for which, label in TIMED.items()]
+    return markdown_table(["vehicles x jobs", *sizes], lines)
+
+
+TABLES: dict[str, result_rows.Table] = {
+    "commitments-xor": xor,
+    "commitments-dispatch": dispatch,
+    "commitments-cost": cost,
+}
 
 if __name__ == "__main__":
     measure()

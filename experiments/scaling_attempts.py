@@ -34,8 +34,8 @@ class NobodySettings:
 
     kind: Literal["diamond-nobody"] = "diamond-nobody"
     """Which kind of policy this is; every kind has settings of its own."""
-    width: Annotated[int, Between(1, 4096)] = 64
-    """Of the policy."""
+    width: Annotated[int, Between(1, 4096)] = 32
+    """Of the policy: that of the preset `dispatch`, which the plain block has."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class TasksSettings:
 
     kind: Literal["diamond-tasks"] = "diamond-tasks"
     """Which kind of policy this is; every kind has settings of its own."""
-    width: Annotated[int, Between(1, 4096)] = 64
-    """Of the policy."""
+    width: Annotated[int, Between(1, 4096)] = 32
+    """Of the policy: that of the preset `dispatch`, which the plain block has."""
 
 
 class WithNobody(PerAgentPolicy):

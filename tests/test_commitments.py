@@ -288,6 +288,38 @@ class Elsewhere(Dispatch):
     task_features = tuple(Feature("?", frame="place" if column in (2, 3) else "own") for column in range(5))
 
 
+@dataclasses.dataclass(frozen=True)
+class ShortWays(Dispatch):
+    """A vehicle may only take a job within one unit of its own depot, and the world says nothing of that."""
+
+    same_legal_actions = False
+
+    def views(self, state, ranks):
+        views = super().views(state, ranks)
+        near = views.tasks[:, :, 2] < 1.0
+        return views._replace(legal_actions=views.legal_actions.at[:, 1:].set(views.legal_actions[:, 1:] & near))
+
+
+@dataclasses.dataclass(frozen=True)
+class SaidToBeTheSame(ShortWays):
+    same_legal_actions = True
+
+
+def test_a_world_where_one_agent_may_what_another_may_not_is_refused():
+    """A viewer would replay a peer's turn with its own legal actions, and the peer play another."""
+    size = {"max_agents": 4, "max_tasks": 3, "depots": 4}
+    check_world(ShortWays(**size))
+    with pytest.raises(UserError, match="what is legal for one agent is legal for all"):
+        build_commitments(CommitmentsSettings(), interface_of(ShortWays(**size)), KEY)
+    with pytest.raises(ConformanceError, match="same_legal_actions is True"):
+        check_world(SaidToBeTheSame(**size))
+    policy, differ = policy_for(SaidToBeTheSame(**size)), 0
+    for key in jax.random.split(KEY, 20):
+        views = views_at(SaidToBeTheSame(**size), TeamSize(4, 3), key)
+        differ += int(jnp.sum(together(policy, views, True).actions != alone(policy, views, True)[0]))
+    assert differ > 0  # so the refusal is needed
+
+
 def test_the_check_of_worlds_reads_what_features_say():
     with pytest.raises(ConformanceError, match="frame common"):
         check_world(Boastful(max_agents=4, max_tasks=3, depots=4))

@@ -1,5 +1,8 @@
 """`diamond bench --check`: one device against another, and that a device which computes wrongly is found out."""
 
+from functools import partial
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,11 +10,14 @@ import pytest
 from diamond_attention.bench import check
 from diamond_attention.bench.check import Compared, _apart, compare
 from diamond_attention.command_line import run_command
+from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.runs.settings import Settings
+from diamond_attention.worlds.contract import TeamSize
 from diamond_attention.worlds.xor import Xor
 
 HERE, THERE = jax.devices()[0], "another"
+KEY = jax.random.key(1)
 
 
 @pytest.fixture
@@ -21,10 +27,13 @@ def two_kinds(monkeypatch):
         name: POLICIES[name]._replace(settings=lambda own=POLICIES[name]: own.settings(width=8)) for name in SMALL
     }
     monkeypatch.setattr(check, "POLICIES", kinds)
+    monkeypatch.setattr(check, "METHODS", {name: METHODS[name] for name in LEARNED})
     monkeypatch.setattr(check, "TEAMS", 4)
+    monkeypatch.setattr(check, "FEW", {**check.FEW, "envs": 4, "steps": 2, "batch": 8, "replay": 8, "warmup": 8})
 
 
 SMALL = ("diamond", "mat")
+LEARNED = ("qmix",)
 
 
 def differences(monkeypatch, wrong):
@@ -41,7 +50,8 @@ def differences(monkeypatch, wrong):
 
 def test_every_part_is_compared_and_agrees_with_itself(two_kinds, monkeypatch):
     found = differences(monkeypatch, lambda made: made)
-    parts = ["a step", "views", "diamond and its gradient", "mat and its gradient"]
+    parts = ["a step", "views", *(f"{name} and its gradient" for name in SMALL)]
+    parts += [f"the loss of {name} and its gradient" for name in LEARNED]
     assert [each.what for each in found] == [f"xor 2x2, {part}" for part in parts for _ in check.PRECISIONS]
     assert all(each.apart == 0 and each.agrees for each in found)
 
@@ -60,6 +70,19 @@ def test_a_number_that_is_wrong_in_one_place_is_found(two_kinds, monkeypatch):
     assert all(each.apart == pytest.approx(0.1, rel=1e-4) for each in wrong)
     assert not any(each.agrees for each in wrong)
     assert "DIFFERS, more than 0.001" in str(wrong[0])
+
+
+@pytest.mark.parametrize(("name", "part"), [("mappo", "critic"), ("qmix", "mixer"), ("masac", "critics")])
+def test_the_gradient_of_a_loss_reaches_all_that_is_learned_beside_the_policy(name, part, two_kinds):
+    """Where nothing arrives nothing could be compared."""
+    world, size = Xor(max_agents=2, max_tasks=2), TeamSize(2, 2)
+    learner = check._learner(Settings(world=world), name, world, size)
+    state, played = eqx.filter_jit(partial(check._experienced, METHODS[name], learner))(jax.random.key(0))
+    lowered, gradient = eqx.filter_jit(partial(check._lowered, METHODS[name], learner))(state, played, KEY)
+    assert lowered.ndim == 1
+    assert bool(jnp.all(jnp.isfinite(lowered)))
+    for whole in (gradient.policy, getattr(gradient, part)):
+        assert max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(whole)) > 1e-4
 
 
 def test_apart_by_hand():

@@ -19,7 +19,7 @@ from diamond_attention.learning.masac import MasacSettings
 from diamond_attention.learning.off_policy import Kept, OffPolicyState, clipped, failed_part, kept_of, play_all
 from diamond_attention.learning.qmix import QmixSettings, qmix_loss
 from diamond_attention.learning.replay import add_rows, draw_places, empty_replay, rows_at
-from diamond_attention.learning.sac import sac_loss
+from diamond_attention.learning.sac import SacWeights, choice_losses, sac_loss
 from diamond_attention.learning.seeds import advance_seeds, stack_seeds
 from diamond_attention.policies.flat import FlatSettings, state_of
 from diamond_attention.policies.joint_critics import JointCritic
@@ -32,6 +32,7 @@ from diamond_attention.runs.memory import bytes_of, check_training_fits, trainin
 from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import resume, train
+from diamond_attention.view import AgentView
 from diamond_attention.worlds.spread import Spread
 from diamond_attention.worlds.xor import Xor
 
@@ -223,6 +224,70 @@ def test_soft_targets_and_the_price_of_randomness_by_hand_where_actions_are_choi
     # Randomness lacks: the price rises. It gets too much: the price falls.
     gradient = jax.grad(lambda w: sac_loss(learner, w, slow, batch, jax.random.key(0))[0])(weights)
     assert float(gradient.log_alpha) == pytest.approx(-np.mean(lacking), rel=1e-3, abs=1e-6)
+
+
+class Answering(eqx.Module):
+    """A policy that answers every view alike, as far as its legal actions go."""
+
+    logits: jax.Array
+
+    def answers(self, views):
+        return Categorical(jnp.where(views.legal_actions, self.logits, -jnp.inf))
+
+
+class Valuing(eqx.Module):
+    """Two critics that value every view alike."""
+
+    values: jax.Array  # [twin, agent, action]
+
+    def both(self, views):
+        return self.values
+
+    def lower(self, views):
+        return jnp.min(self.values, axis=0)
+
+
+def test_the_dead_have_one_choice_and_count_neither_for_the_policy_nor_for_its_randomness():
+    """One team of two, the second dead: it may do nothing but nothing. The first has two actions left of three."""
+    method = MasacSettings(gamma=0.5, reward_scale=1.0, target_share=0.5)
+    legal = jnp.asarray([[[True, True, False], [True, False, False]]])
+    rows, both = jnp.zeros((1, 2, 1, 1)), jnp.ones((1, 2, 1), bool)
+    views = AgentView(rows, rows, both, both, jnp.zeros((1, 2, 1)), legal)
+    reward, going, actions = jnp.ones(1), jnp.zeros(1, bool), jnp.asarray([[1, 0]])
+    batch = Kept(views, None, actions, reward, going, views, None)
+    critics = Valuing(jnp.asarray([[[1.0, 2, 9], [5, 9, 9]], [[2, 0, 9], [3, 9, 9]]]))
+    slow = Valuing(jnp.stack([jnp.asarray([[4.0, 8, 99], [6, 99, 99]])] * 2))
+    logits = jnp.log(jnp.asarray([[3.0, 1, 1], [7, 1, 1]]))
+    weights = SacWeights(Answering(logits), critics, jnp.log(2.0))
+
+    # The first chooses 3/4 and 1/4, whose entropy is 0.5623; the second has no choice, so 1 and no entropy.
+    # What follows is worth 3/4 · 4 + 1/4 · 8 + 2 · 0.5623 = 6.1247 to the first, and 6 to the second.
+    # Targets are 1 + half of that: 4.0623 and 4. The twins said 2 and 5, and 0 and 3.
+    critic, actor, lacking, value = choice_losses(method, weights, slow, batch, jax.random.key(0))
+    by_twin = [((2 - 4.062335) ** 2 + (5 - 4) ** 2) / 2, ((0 - 4.062335) ** 2 + (3 - 4) ** 2) / 2]
+    assert float(critic) == pytest.approx(sum(by_twin), rel=1e-5)
+    assert float(value) == 2.5
+    # Of the first alone: 3/4 · 1 + 1/4 · 0 + 2 · 0.5623, and half of log 2 less 0.5623.
+    assert float(actor) == pytest.approx(-(0.75 + 2 * 0.562335), rel=1e-5)
+    assert float(lacking) == pytest.approx(0.5 * np.log(2) - 0.562335, rel=1e-4)
+
+    def policy_loss(policy):
+        return choice_losses(method, weights._replace(policy=policy), slow, batch, jax.random.key(0))[1]
+
+    gradient = jax.grad(policy_loss)(weights.policy).logits
+    assert np.all(np.isfinite(gradient))
+    np.testing.assert_array_equal(np.asarray(gradient) != 0, [[True, True, False], [False] * 3])
+
+
+def test_a_team_of_which_all_are_dead_teaches_its_policy_nothing():
+    legal = jnp.asarray([[[True, False]]])
+    rows, there = jnp.zeros((1, 1, 1, 1)), jnp.ones((1, 1, 1), bool)
+    views = AgentView(rows, rows, there, there, jnp.zeros((1, 1, 1)), legal)
+    batch = Kept(views, None, jnp.zeros((1, 1), int), jnp.ones(1), jnp.ones(1, bool), views, None)
+    twins = Valuing(jnp.ones((2, 1, 2)))
+    weights = SacWeights(Answering(jnp.zeros((1, 2))), twins, jnp.zeros(()))
+    critic, actor, lacking, _ = choice_losses(MasacSettings(), weights, twins, batch, jax.random.key(0))
+    assert (float(critic), float(actor), float(lacking)) == (0.0, 0.0, 0.0)  # the end, worth 1, as was said
 
 
 @pytest.mark.parametrize("team", ["mean", "sum"])

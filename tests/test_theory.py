@@ -3,7 +3,9 @@
 import itertools
 import math
 import random
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -255,3 +257,16 @@ def test_trained_players_with_rounded_ranks_do_what_the_theorem_says():
             exact = float(order_probability(mark.players, int(mark.ranks)))
             spread = math.sqrt(max(exact * (1 - exact), 1e-4) / mark.episodes)
             assert mark.success == pytest.approx(exact, abs=5 * spread + 0.005), mark
+
+
+# --- The page -------------------------------------------------------------------------------------
+
+
+def test_every_function_of_the_table_from_theory_to_architecture_is_in_the_file_it_links_to():
+    page = Path(__file__).parents[1] / "docs" / "theory.md"
+    table = page.read_text().split("## From theory to architecture")[1]
+    links = re.findall(r"\[`(\w+)`\]\(([^)]+)\)", table)
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(links) == len(rows) == 5
+    for function, file in links:
+        assert f"def {function}(" in (page.parent / file).read_text(), f"{file} has no {function}"

@@ -30,7 +30,6 @@ def test_the_wheel_holds_the_policies_the_anchors_and_every_module(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
     assert "diamond_attention/reports/anchors.csv" in held
-    assert "diamond_attention/reports/decisions.json" in held
     assert "diamond_attention/shipped/spread/policy.safetensors" in held
     assert "diamond_attention/web/live/index.html" in held
     assert package <= held

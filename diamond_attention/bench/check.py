@@ -1,10 +1,12 @@
 """`diamond bench PRESET --check`: the GPU's numbers held against the CPU's, on the same views, weights and keys.
 
 A compiler's fault says nothing: a product of tiny matrices once came back wrong from a GPU, and training only went
-worse. So a step of the world, its views, and every kind of policy that plays it, with its gradient, are computed on
-both. Weights are drawn at random, since fresh ones are so small in places that a wrong number would be lost.
+worse. So a step of the world, its views, every kind of policy that plays it, with its gradient, and what every method
+lowers, with the gradient for its critics and mixers, are computed on both. Weights are drawn at random, since fresh
+ones are so small in places that a wrong number would be lost.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,10 +21,14 @@ from diamond_attention.actions import Actions, random_actions
 from diamond_attention.bench.simulation import random_step, with_agents
 from diamond_attention.build import build_policy
 from diamond_attention.errors import UserError
+from diamond_attention.learning.contract import Learner, LearnerState, Method
+from diamond_attention.learning.registry import METHODS
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import KindSettings
 from diamond_attention.policies.registry import POLICIES
 from diamond_attention.ranks import draw_ranks
+from diamond_attention.runs.assemble import build_learner
+from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.settings import Settings
 from diamond_attention.view import AgentView
 from diamond_attention.worlds.contract import State, TeamSize, World
@@ -32,6 +38,8 @@ STEPS_BEFORE = 20
 """Of random play, so that teams are somewhere else than where they began."""
 SIZES = (3, 4, 5)
 """Agents, where the world leaves that open: what a compiler makes of small matrices depends on how small they are."""
+FEW = {"envs": 64, "steps": 4, "batch": 256, "replay": 256, "warmup": 256, "precision": "float32"}
+"""Settings of a method, as far as it has them."""
 PRECISIONS = {"float32": 1e-3, "default": 5e-2}
 """What products are computed in, and how far apart numbers may be then, as a share of the largest of their array. By
 default a GPU rounds to ten bits what it multiplies."""
@@ -68,7 +76,7 @@ def check_device(settings: Settings) -> bool:
 
 
 def compare(settings: Settings, device: Any, reference: Any, sizes: Sequence[int]) -> Iterator[Compared]:
-    """A step, its views and every policy with its gradient, for teams of these sizes, or as the preset has them."""
+    """A step, its views, and every policy and method with its gradient, for teams of these sizes, or the preset's."""
 
     def on_both(what: str, function: Callable, *given: Any) -> Iterator[Compared]:
         right = _on(reference, function, *given)
@@ -91,6 +99,16 @@ def compare(settings: Settings, device: Any, reference: Any, sizes: Sequence[int
                 continue
             drawn, chosen = _on(reference, _played, policy, views, keys)
             yield from on_both(f"{at}, {kind} and its gradient", _answered, policy, drawn, chosen)
+        for name, method in METHODS.items():
+            if method.collect is None or method.loss is None:
+                continue
+            learner = _learner(settings, name, world, size)
+            try:
+                state, played = _on(reference, partial(_experienced, method, learner), jax.random.key(2))
+            except UserError:  # a method that does not learn this world
+                continue
+            loss = partial(_lowered, method, learner)
+            yield from on_both(f"{at}, the loss of {name} and its gradient", loss, state, played, jax.random.key(3))
 
 
 def _on(device: Any, function: Callable, *given: Any) -> Any:
@@ -141,8 +159,11 @@ def _seen(world: World, states: State, keys: Array) -> AgentView:
 
 
 def _random_policy(world: World, settings: KindSettings, key: Array) -> Policy:
-    policy = build_policy(world, settings, key)
-    arrays, rest = eqx.partition(policy, lambda x: eqx.is_inexact_array(x) and x.ndim > 0)
+    return _redrawn(build_policy(world, settings, key), key)
+
+
+def _redrawn(weights: Any, key: Array) -> Any:
+    arrays, rest = eqx.partition(weights, lambda x: eqx.is_inexact_array(x) and x.ndim > 0)
     leaves, structure = jax.tree.flatten(arrays)
     drawn = [
         leaf + jax.random.normal(own, leaf.shape) / leaf.shape[-1] ** 0.5
@@ -169,6 +190,27 @@ def _answered(policy: Policy, views: AgentView, actions: Actions) -> Any:
 
     gradient, answers = eqx.filter_grad(mean, has_aux=True)(policy)
     return answers, gradient
+
+
+def _learner(settings: Settings, name: str, world: World, size: TeamSize) -> Learner:
+    """This method's own settings here, for few steps of few teams, in full precision."""
+    own = settings if settings.method.name == name else with_method(settings, name)
+    few = {field: value for field, value in FEW.items() if hasattr(own.method, field)}
+    learner = build_learner(dataclasses.replace(own, method=dataclasses.replace(own.method, **few)))
+    return learner._replace(world=world, sizes=((int(size.agents), int(size.tasks)),))
+
+
+def _experienced(method: Method, learner: Learner, key: Array) -> tuple[LearnerState, Any]:
+    """A learner with random weights, and what its teams have played with them."""
+    state = method.begin(learner, key)
+    state = state._replace(weights=_redrawn(state.weights, key))
+    return state, method.collect(learner, state, key)  # type: ignore[misc]
+
+
+def _lowered(method: Method, learner: Learner, state: LearnerState, played: Any, key: Array) -> Any:
+    """The loss and its parts as one array, some of which are next to nothing; and the gradient."""
+    (loss, parts), gradient = method.loss(learner, state, played, key)  # type: ignore[misc]
+    return jnp.stack([loss, *parts.values()]), gradient
 
 
 def _as_numbers(x: Array) -> Array:

@@ -11,12 +11,11 @@ import numpy as np
 from diamond_attention.deploy.answers import Categorical
 from diamond_attention.deploy.interface import Decided, Deployed, Interface, allowed_actions, choices, whole
 from diamond_attention.deploy.layers import (
+    Linear,
     Take,
-    normalised,
+    by_parts,
     numbered,
     repeated,
-    silu,
-    softmax_or_zero,
     take_linear,
     take_projection,
 )
@@ -28,13 +27,11 @@ CLAIM_UNIT = 30.0
 SMALLEST_DEMAND = 1e-6
 
 
-class Table(NamedTuple):
-    """What every agent makes of every task."""
+class Ordered(NamedTuple):
+    """Everybody in the order of their turns, as far as the viewer's; then all others."""
 
     scores: Any
-    """[agent, task]; −∞ of what is not there or not allowed."""
-    fixed: Any
-    """[agent, fixed action]: of what concerns no task."""
+    """[agent, option]"""
     there: Any
     ranks: Any
 
@@ -56,73 +53,94 @@ class Commitments(Deployed):
             for frame in ("place", "common")
         )
         features = sum(map(len, self.common)) + bool(self.places[0])
-        self.embed = take_projection(take, "embed", features, width)
-        self.score = take_linear(take, "score", width, 1)
+        hidden, out = take_projection(take, "embed", features, width)
+        score = take_linear(take, "score", width, 1)
+        self.hidden = Linear(hidden.weight / 2, hidden.bias / 2)  # as silu(2 x) = x (tanh(x) + 1) wants it
+        # What is normalised loses its mean first: an output layer whose outputs have none saves looking for it.
+        self.out = Linear(*(each - each.mean(axis=-1, keepdims=True) for each in out))
+        self.score, self.offset = score.weight[:, 0], score.bias[0]
+        self.evenly = np.full(width, 1 / max(width, 1), np.float32)
         self.claim, self.step, self.sharpness = (float(take(name)) for name in ("claim", "step", "sharpness"))
         self.fixed = take("fixed", self.action.number)
 
     # --- What there is to decide on ---------------------------------------------------------------
 
-    def table(self, view: View) -> Table:
-        """How everybody sees the tasks, as the viewer works it out."""
-        (agent_places, task_places), (agent_common, task_common) = self.places, self.common
-        # The first layer of a pair's features, taken apart: what an agent adds, what a task adds, what both do.
-        weight, bias = self.embed.first
-        of_agents, of_tasks = len(agent_common), len(agent_common) + len(task_common)
-        hidden = bias + view.agents[:, agent_common] @ weight[:of_agents]
-        hidden = hidden[:, None] + (view.tasks[:, task_common] @ weight[of_agents:of_tasks])[None]
-        if agent_places:
-            way = view.tasks[None, :, task_places] - view.agents[:, None, agent_places]
-            distance = np.sqrt(np.add.reduce(way * way, axis=-1, keepdims=True))
-            hidden = hidden + distance * weight[of_tasks]
-        scores = self.score(normalised(self.embed.second(silu(hidden))))[:, :, 0]
+    def scores(self, view: View) -> Any:
+        """[agent, option]: what everybody makes of everything, as the viewer works it out; −∞ of what may not be."""
+        of_tasks = by_parts(self.of_tasks, view.agents, view.tasks, len(self.score))
         allowed, some = allowed_actions(view, self.action), self.action.number
         fixed = choices(self.fixed, allowed[:some])
         fixed = np.where(view.agent_present[:, None], fixed, fixed)  # one row for each agent
-        return Table(choices(scores, allowed[some:]), fixed, view.agent_present, view.ranks)
+        of_tasks = choices(of_tasks, allowed[some:])
+        return np.concatenate([fixed, of_tasks], axis=1) if some else of_tasks
+
+    def of_tasks(self, agents: Any, tasks: Any) -> Any:
+        """[agent, task]: what these agents make of the tasks."""
+        (agent_places, task_places), (agent_common, task_common) = self.places, self.common
+        # The first layer of a pair's features, taken apart: what an agent adds, what a task adds, what both do.
+        weight, bias = self.hidden
+        one, both = len(agent_common), len(agent_common) + len(task_common)
+        hidden = (bias + agents[:, agent_common] @ weight[:one])[:, None]
+        hidden = hidden + (tasks[:, task_common] @ weight[one:both])[None]
+        if agent_places:
+            way = tasks[None, :, task_places] - agents[:, None, agent_places]
+            distance = np.sqrt(np.add.reduce(way * way, axis=-1, keepdims=True))
+            hidden = hidden + distance @ weight[both:]
+        apart = self.out(hidden * (np.tanh(hidden) + 1.0))
+        variance = (apart * apart) @ self.evenly
+        return (apart @ self.score) / np.sqrt(variance + 1e-5) + self.offset
 
     # --- A turn -----------------------------------------------------------------------------------
 
-    def prices(self, scores: Any, fixed: Any, bidding: Any, prices: Any, rounds: int) -> Any:
-        """Every bidder spreads one bid over the options it likes; a task with more than one bid becomes dearer."""
-        bidders, some, step = bidding.astype(np.float32), self.action.number, float(np.exp(self.step))
+    def prices(self, scores: Any, bidding: Any, prices: Any, rounds: int) -> Any:
+        """Every bidder spreads one bid over the options it likes; a task with more than one bid becomes dearer.
+
+        `prices` and what is returned are those of all options; what concerns no task costs nothing.
+        """
+        bidders, step = bidding.astype(np.float32), float(np.exp(self.step))
+        dear = (numbered(prices) >= self.action.number).astype(np.float32)
 
         def one_round(_: Any, prices: Any) -> tuple[Any]:
-            options = scores - prices if not some else np.concatenate([fixed, scores - prices], axis=1)
-            demand = (bidders @ softmax_or_zero(options))[some:]
-            return (np.maximum(prices + step * np.log(np.maximum(demand, SMALLEST_DEMAND)), 0.0),)
+            options = scores - prices
+            peak = np.maximum.reduce(options, axis=-1, keepdims=True)
+            bids = np.exp(options - np.maximum(peak, -3e38))  # of −∞ less −∞ there is no exponential
+            demand = (bidders / np.maximum(np.add.reduce(bids, axis=-1), SMALLEST_DEMAND)) @ bids
+            risen = prices + step * np.log(np.maximum(demand, SMALLEST_DEMAND))
+            return (dear * np.maximum(risen, 0.0),)
 
         return repeated(rounds, one_round, (prices,))[0]
 
-    def turn(self, table: Table, first_prices: Any, chosen: Any, agent: Any) -> Any:
-        """The logits of one agent, given what those ranked above it have chosen."""
-        higher = table.there & (table.ranks > table.ranks[agent])
-        claimed = np.logical_or.reduce(chosen & higher[:, None], axis=0)
-        scores = table.scores + np.where(claimed, np.float32(CLAIM_UNIT * self.claim), np.float32(0))
-        left = table.there & ~higher
-        prices = self.prices(scores, table.fixed, left, first_prices, self.rounds_each_turn)
-        return np.concatenate([table.fixed[agent], scores[agent] - prices]) * float(np.exp(self.sharpness))
+    def turn(self, ordered: Ordered, turn: Any, chosen: Any, first_prices: Any) -> Any:
+        """The logits of the agent whose turn it is, given the options that those ranked above it have chosen."""
+        higher = ordered.there & (ordered.ranks > ordered.ranks[turn])
+        # They stand first. Below them bid who has yet to choose, so the rows that matter become fewer every turn.
+        above = np.add.reduce(higher.astype(np.int64))
+        options = numbered(first_prices)
+        claimed = np.logical_or.reduce(np.where(higher, chosen, -1)[:, None] == options[None, :], axis=0)
+        worth = np.where(options < self.action.number, np.float32(0), np.float32(CLAIM_UNIT * self.claim))
+        scores = ordered.scores[above:] + np.where(claimed, worth, np.float32(0))
+        prices = self.prices(scores, ordered.there[above:], first_prices, self.rounds_each_turn)
+        return (scores[turn - above] - prices) * float(np.exp(self.sharpness))
 
     def decide(self, view: View, number: Any = None, noise: Any = None) -> Decided:
         """`noise`, [agent, option], is that of everybody, the viewer's first; without it play is greedy."""
-        table, some = self.table(view), self.action.number
-        free = np.where(view.task_present, np.float32(0), np.float32(0))
-        first_prices = self.prices(table.scores, table.fixed, table.there, free, self.rounds)
-        agents, tasks = numbered(table.ranks), numbered(view.task_present)
-        higher = table.there & (table.ranks > table.ranks[0])
-        order = np.argsort(np.where(higher, -table.ranks, np.float32(np.inf)), kind="stable")
+        scores, there = self.scores(view), view.agent_present
+        free = np.where(scores[0] < 0, np.float32(0), np.float32(0))
+        first_prices = self.prices(scores, there, free, self.rounds)
+        higher = there & (view.ranks > view.ranks[0])
+        # First those before the viewer, then the viewer, which stands first among the others.
+        order = np.argsort(np.where(higher, -view.ranks, np.float32(np.inf)), kind="stable")
+        ordered = Ordered(scores[order], there[order], view.ranks[order])
+        places = numbered(view.ranks)
 
         def one_turn(turn: Any, chosen: Any) -> tuple[Any]:
-            agent = order[turn]
-            logits = self.turn(table, first_prices, chosen, agent)
-            action = Categorical(logits).act(np.float32(0) if noise is None else noise[agent])
-            own = (agents == agent)[:, None] & (tasks == action - some)[None, :]
-            return (chosen | own,)
+            logits = self.turn(ordered, turn, chosen, first_prices)
+            action = Categorical(logits).act(np.float32(0) if noise is None else noise[order[turn]])
+            return (np.where(places == turn, action, chosen),)
 
-        nothing = table.there[:, None] & (tasks < 0)[None, :]
         before = np.add.reduce(higher.astype(np.int64))
-        (chosen,) = repeated(before, one_turn, (nothing,))
-        answer = Categorical(self.turn(table, first_prices, chosen, 0))
+        (chosen,) = repeated(before, one_turn, (places * 0 - 1,))
+        answer = Categorical(self.turn(ordered, before, chosen, first_prices))
         return Decided(answer.act(np.float32(0) if noise is None else noise[0]), answer)
 
     def noise_axes(self, agents: Any, options: Any) -> list[Any]:

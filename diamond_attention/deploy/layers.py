@@ -15,6 +15,8 @@ Take = Callable[..., np.ndarray]
 """`take("head.mean.bias", 2)`: the array of that name and shape, out of a bundle."""
 
 HIDDEN = -math.inf
+CACHED = 1 << 15
+"""Numbers of 32 bits, 128 KiB: below what a core's second cache holds."""
 
 
 # --- Functions ------------------------------------------------------------------------------------
@@ -85,6 +87,17 @@ def repeated(times: Any, body: Callable[..., Any], state: Sequence[Any]) -> Sequ
     for number in range(int(times)):
         state = body(number, *state)
     return state
+
+
+def by_parts(body: Callable[[Any, Any], Any], rows: Any, others: Any, width: int) -> Any:
+    """`body(rows, others)`, which makes so many numbers of every pair; in numpy for a few rows at a time.
+
+    What is small is still in the cache when it is read again, and takes less than half the time.
+    """
+    if not isinstance(rows, np.ndarray):
+        return body(rows, others)
+    few = max(1, CACHED // max(width * len(others), 1))
+    return np.concatenate([body(rows[first : first + few], others) for first in range(0, len(rows), few)])
 
 
 # --- Layers ---------------------------------------------------------------------------------------

@@ -157,17 +157,22 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return self.graph.add("Unsqueeze", [value.name, self.graph.constant(new).name], self.dtype, shape)
 
     def _sliced(self, axis: int, part: slice) -> "Traced":
-        if part == slice(None):
+        if part.start is None and part.stop is None:
             return self
         last = np.iinfo(np.int64).max
         bounds = [0 if part.start is None else part.start, last if part.stop is None else part.stop]
         size, length = self.shape[axis], None
-        if size is not None:
+        if isinstance(part.start, Traced):
+            pass  # of whatever is left
+        elif size is not None:
             length = len(range(*part.indices(size)))
         elif not part.start and (part.stop or -1) > 0:
             length = part.stop  # such as the viewer's own row, which is always there
         shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
-        inputs = [self.name, *(self.graph.constant([each]).name for each in (*bounds, axis))]
+        places = [
+            each.reshape([1]) if isinstance(each, Traced) else self.graph.constant([each]) for each in (*bounds, axis)
+        ]
+        inputs = [self.name, *(each.name for each in places)]
         return self.graph.add("Slice", inputs, self.dtype, shape)
 
     def _gathered(self, axis: int, index: "Traced") -> "Traced":

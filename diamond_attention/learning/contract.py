@@ -99,6 +99,9 @@ class Method(NamedTuple):
     """The name of what failed, from the number in `failure`."""
     collect: Callable[[Learner, LearnerState, PRNGKeyArray], Any] | None = None
     """The part of an update in which the teams play, where a bench can time it apart."""
+    loss: Callable[[Learner, LearnerState, Any, PRNGKeyArray], Any] | None = None
+    """What an update lowers and its gradient, ((loss, parts), gradient), of a state whose `weights` it reaches and of
+    all that `collect` has made, in one minibatch: so that two devices can be held against each other."""
     start_from: Callable[[LearnerState, Policy, LearnerState | None], LearnerState] | None = None
     """A fresh state begun with this policy and with what else fits of another run's state if there is one."""
     described: Callable[[KindSettings, World], Described] | None = None

@@ -233,6 +233,15 @@ def kept_tensors(kept: Kept) -> dict[str, Array]:
     return dict(zip(KEPT_TENSORS, tensors, strict=True))
 
 
+def loss_by(rules: Rules) -> Callable[[Learner, OffPolicyState, Any, PRNGKeyArray], Any]:
+    def loss(learner: Learner, state: OffPolicyState, played: tuple[TeamState, Experience], key: PRNGKeyArray) -> Any:
+        """(loss, its parts), gradient; all steps that were played in one minibatch."""
+        given = (learner, state.weights, state.slow, kept_of(played[1]), key)
+        return jax.value_and_grad(rules.loss, argnums=1, has_aux=True)(*given)
+
+    return loss
+
+
 # --- As the rest of the project knows it ----------------------------------------------------------
 
 
@@ -269,6 +278,7 @@ def off_policy_method(
         policy_of=policy_of,
         failed_part=failed_part,
         collect=play_all,
+        loss=loss_by(rules),
         start_from=start_from,
         described=described,
         saved_part=saved_part,

@@ -9,12 +9,23 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PRNGKeyArray
 
 from diamond_attention.build import build_policy
+from diamond_attention.learning.advantages import generalised_advantages
 from diamond_attention.learning.contract import Learner, Method
 from diamond_attention.learning.first_teams import first_teams
-from diamond_attention.learning.ppo import ROLLOUT_TENSORS, PpoState, Weights, collect_all, optimiser, update
+from diamond_attention.learning.ppo import (
+    ROLLOUT_TENSORS,
+    PpoState,
+    Weights,
+    collect_all,
+    optimiser,
+    ppo_loss,
+    update,
+)
 from diamond_attention.learning.ppo_settings import PpoSettings
+from diamond_attention.learning.rollout import Experience
 from diamond_attention.learning.seeds import name_of_broken
 from diamond_attention.learning.value_scale import ValueScale
+from diamond_attention.play import TeamState
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.critics import CommonCritic
 from diamond_attention.policies.diamond_settings import DiamondSettings
@@ -56,6 +67,17 @@ def begin(learner: Learner, weights: Weights, key: PRNGKeyArray) -> PpoState:
     )
 
 
+def loss(learner: Learner, state: PpoState, played: tuple[TeamState, Experience], key: PRNGKeyArray) -> Any:
+    """(loss, its parts), gradient; all steps that were played in one minibatch, values not normalised."""
+    ppo, (_, seen) = learner.method, played
+    advantages = jax.vmap(generalised_advantages, in_axes=(0, 0, 0, 0, 0, None, None))(
+        seen.reward, seen.value, seen.next_value, seen.terminated, seen.truncated, ppo.gamma, ppo.gae_lambda
+    )
+    samples = (seen, advantages, advantages + seen.value)
+    samples = jax.tree.map(lambda x: x.reshape(ppo.envs * ppo.steps, *x.shape[2:]), samples)
+    return jax.value_and_grad(ppo_loss, argnums=1, has_aux=True)(ppo, state.weights, *samples)
+
+
 def policy_of(state: PpoState) -> Policy:
     return state.weights.policy
 
@@ -80,5 +102,6 @@ PPO = Method(
     policy_of=policy_of,
     failed_part=failed_part,
     collect=collect_all,
+    loss=loss,
     start_from=start_from,
 )

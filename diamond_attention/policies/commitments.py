@@ -99,7 +99,10 @@ class CommitmentsPolicy(Policy):
     # --- What there is to decide on ---------------------------------------------------------------
 
     def table(self, view: AgentView, listed: int | None = None) -> Table:
-        """How the first `listed` agents of one view see the tasks, as its viewer works it out."""
+        """How the first `listed` agents of one view see the tasks, as its viewer works it out.
+
+        What the viewer may do its peers may do: `build_commitments` refuses worlds that do not say so.
+        """
         agents, present, ranks = view.agents[:listed], view.agent_present[:listed], view.ranks[:listed]
         (agent_places, task_places), (agent_common, task_common) = self.places, self.common
         pairs = (len(agents), len(view.tasks))
@@ -248,6 +251,12 @@ def build_commitments(settings: CommitmentsSettings, interface: Interface, key: 
         raise UserError(
             f"policy.kind is {settings.kind}, whose agents must know how their peers see the tasks, and this world's "
             "views do not say (docs/commitments.md); use policy.kind diamond."
+        )
+    if interface.own_legal_actions:
+        raise UserError(
+            f"policy.kind is {settings.kind}, whose agents must know what their peers may do, and this world does "
+            "not say that what is legal for one agent is legal for all (same_legal_actions, "
+            "docs/your_own_world.md); use policy.kind diamond."
         )
     embed_key, score_key = jax.random.split(key)
     features = sum(map(len, common)) + bool(places[0])

@@ -16,7 +16,8 @@ KindSettings = Any
 Frame = Literal["own", "common", "place"]
 """How a peer sees what one column of a view tells: in a way of its own, which the viewer cannot know; the same as the
 viewer; or as one component of a place relative to itself, which a subtraction gives. Components stand in the same
-order for agents and tasks. A world that says the second or third of any column lets every agent see everybody."""
+order for agents and tasks. A world that says the second or third of any column lets every agent see everybody, and
+every task."""
 
 
 class Interface(NamedTuple):
@@ -35,6 +36,8 @@ class Interface(NamedTuple):
     agent_frames: tuple[Frame, ...] = ()
     """Of each feature, how peers see the same; nothing where the world does not say."""
     task_frames: tuple[Frame, ...] = ()
+    own_legal_actions: bool = False
+    """Whether an action may be legal for one agent and not for another, which its peers then cannot know."""
 
 
 def needs_of_flat(sees_peers: bool) -> str:

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from diamond_attention.broadcast import faults_in_order
 from diamond_attention.errors import UserError
 from diamond_attention.jobs.contract import Words
-from diamond_attention.reports import decisions
 from diamond_attention.reports.anchors import ORACLES, anchors
 from diamond_attention.reports.depots import draw_depots
 from diamond_attention.reports.faults import draw_faults
@@ -209,15 +208,11 @@ def cost(lines: Lines) -> Table:
     for wanted, line in lines:
         seconds = "" if line.seconds is None else f"{line.seconds:,.0f}"
         numbers = (f"{line.steps:,}", seconds, str(line.seeds_trained), line.device, f"{line.parameters:,}")
-        play = (line.robot_needs, decisions.time_of(line.mask))
-        rows[wanted.group.name, *numbers, *play, " ".join(wanted.group.train)] = None
+        rows[wanted.group.name, *numbers, line.robot_needs, " ".join(wanted.group.train)] = None
     training = ["env-steps of a seed", "seconds, all seeds", "seeds", "device"]
-    heads = ["group", *training, "parameters", "a robot needs", decisions.HEADING, "diamond train"]
-    above = [
-        "What it cost: seconds of training with compiling; parameters of the policy that plays.",
-        decisions.EXPLAINED,
-    ]
-    return Table(above, heads, [list(row) for row in rows], folded=True)
+    heads = ["group", *training, "parameters", "a robot needs", "diamond train"]
+    above = "What it cost: seconds of training with compiling; parameters of the policy that plays."
+    return Table([above], heads, [list(row) for row in rows], folded=True)
 
 
 def how_played(wanted: Sequence[Wanted], scale: Scale) -> Table:

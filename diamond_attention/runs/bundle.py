@@ -228,8 +228,9 @@ def _interface(file: Path, values: dict[str, Any]) -> Interface:
         raise CheckpointError(f"{file} names a team that no policy plays: {team}.")
     answers = dataclass_from_json(ACTION_KINDS[kind], action, "action")
     sees_peers, has_places = values.get("sees_peers") is not False, values.get("has_places") is True
-    frames = [tuple(_frame(feature) for feature in features) for features in (agents, tasks)]
-    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], sees_peers, has_places, *frames)
+    agent_frames, task_frames = (tuple(_frame(feature) for feature in features) for features in (agents, tasks))
+    facts = (sees_peers, has_places, agent_frames, task_frames)
+    return Interface(len(agents), len(tasks), answers, sizes[0], sizes[1], *facts)
 
 
 def _frame(feature: Any) -> Frame:

@@ -117,6 +117,10 @@ def _check_views(world: World, state: State, views: AgentView, ranks: Array, siz
             f"views().legal_actions must be boolean and have shape {expected}.",
         )
         _require(np.asarray(legal).any(axis=1).all(), "every agent, absent ones too, needs a legal action.")
+    _require(
+        not world.same_legal_actions or views.legal_actions is None or _same_to_all(views.legal_actions),
+        "same_legal_actions is True, and views().legal_actions is not the same to all viewers.",
+    )
     _require(views.agent_present.dtype == bool, "views().agent_present must be boolean.")
     _require(views.task_present.dtype == bool, "views().task_present must be boolean.")
     _require(views.ranks.dtype == jnp.float32, "views().ranks must be float32: coarser numbers tie.")
@@ -154,10 +158,9 @@ def _check_frames(world: World, views: AgentView) -> None:
     (peers, places), common = of_frame("place"), of_frame("common")
     if all(rows.shape[-1] == 0 for rows in (peers, places, *common)):
         return
-    for name in ("agent_present", "task_present", "legal_actions"):
-        shown = getattr(views, name)
+    for name in ("agent_present", "task_present"):
         _require(
-            shown is None or np.array_equal(shown, np.broadcast_to(shown[:1], shown.shape)),
+            _same_to_all(getattr(views, name)),
             f"a feature has the frame common or place, and views().{name} is not the same to all viewers.",
         )
     there, tasks = np.asarray(views.agent_present)[0], np.asarray(views.task_present)[0]
@@ -173,6 +176,10 @@ def _check_frames(world: World, views: AgentView) -> None:
                 np.allclose((places[viewer] - peers[viewer, peer])[tasks], places[peer, tasks], atol=1e-5),
                 "a task's place less a peer's (features of the frame place) must be its place as that peer sees it.",
             )
+
+
+def _same_to_all(shown: Array) -> bool:
+    return np.array_equal(shown, np.broadcast_to(shown[:1], shown.shape))
 
 
 def _check_symmetry(world: World, size: TeamSize, seed: int) -> None:

@@ -92,6 +92,8 @@ class World(Protocol):
     task_features: ClassVar[tuple[Feature, ...]] = ()
     sees_peers: ClassVar[bool] = True
     """False where what an agent sees of its peers is always the same: a flat observation then leaves them out."""
+    same_legal_actions: ClassVar[bool] = False
+    """True where what is legal for one agent is legal for all, so that everybody knows what its peers may do."""
     has_places: ClassVar[bool] = False
     """True where rows of a view begin with a place, and those of agents go on with a velocity, one component for each
     of the action's: the viewer's in the world's frame, all others relative to the viewer."""

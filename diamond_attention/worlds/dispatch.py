@@ -82,6 +82,7 @@ class Dispatch(World):
             "wasted": "vehicles that drove to a job which another one served, as a share of all",
         },
     )
+    same_legal_actions = True
     varies: ClassVar[Mapping[str, str]] = {
         "depots": "Depots that the vehicles are spread over",
         "travel_weight": "What a unit of distance costs",
