@@ -17,6 +17,8 @@ import safetensors.numpy
 from diamond_attention.command_line import run_command
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs import signals as signals_module
+from diamond_attention.runs import train as training
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.train import train
 from diamond_attention.worlds.xor import Xor
@@ -256,6 +258,92 @@ def test_a_signal_to_one_stops_all_and_a_killed_one_ends_all_and_any_number_goes
     wait_for_checkpoint(group, 2, max(checkpoints_of(group, 0)), [alone])
     alone.send_signal(signal.SIGINT)
     assert [status for status, _, _ in ends_of([alone])] == [130]
+
+
+def slowly(name: str, reached: Path) -> str:
+    """The command, where that function of runs/train.py takes three seconds once another process is to stop."""
+    return f"""
+import time
+from pathlib import Path
+import diamond_attention.runs.train as training
+learned = 0
+advance = training.Learners.advance
+def and_learn(self, count):
+    global learned
+    log = advance(self, count)
+    learned = self.noted
+    return log
+training.Learners.advance = and_learn
+room, _, name = "training.{name}".rpartition(".")
+room = eval(room)
+real = getattr(room, name)
+def slow(*arguments, **named):
+    if learned:
+        Path({str(reached)!r}).touch()
+        time.sleep(3)
+    return real(*arguments, **named)
+setattr(room, name, slow)
+{CALL}"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["save_checkpoint", "Metrics.close"])
+def test_a_signal_that_reaches_one_process_later_than_another_cuts_nothing_short(name, tmp_path):
+    """SLURM signals all nodes, but not at once: one may hear from another that it is to stop, and then by itself.
+
+    The first process gets its own signal while it saves, or after that.
+    """
+    group, reached = tmp_path / "group", tmp_path / "reached"
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=50", "--seeds=0,1")
+    two = group_of(2, *words, "--out", group, call={0: slowly(name, reached)})
+    wait_for_checkpoint(group, 2, 0, two)
+    two[1].send_signal(signal.SIGTERM)
+    until = time.monotonic() + 60
+    while not reached.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    two[0].send_signal(signal.SIGTERM)
+    ends = ends_of(two)
+    assert [(status, errors) for status, _, errors in ends] == [(143, ""), (143, "")], ends
+    stopped = int(re.search(r"stopped and saved at update (\d+) of", ends[0][1])[1])
+    assert [checkpoints_of(group, seed)[-1] for seed in (0, 1)] == [stopped, stopped]
+
+
+@pytest.mark.parametrize("when", ["save_checkpoint", "Metrics.close"])
+def test_the_first_signal_to_a_process_is_not_the_second_after_one_that_another_noted(when, tmp_path, monkeypatch):
+    """The same in one process, which hears from `Learners` what others noted; its second signal ends it at once."""
+
+    def and_told_to_stop(self, count):
+        log = advance(self, count)
+        self.noted = signal.SIGTERM
+        return log
+
+    def and_signalled(*arguments, **named):
+        for _ in range(signals):
+            signals_module.relay(signal.SIGTERM)
+        return real(*arguments, **named)
+
+    class EndedAtOnceError(Exception):
+        pass
+
+    def end(status):
+        raise EndedAtOnceError(status)
+
+    advance = training.Learners.advance
+    room, name = (training.Metrics, "close") if when == "Metrics.close" else (training, when)
+    real = getattr(room, name)
+    monkeypatch.setattr(training.Learners, "advance", and_told_to_stop)
+    monkeypatch.setattr(signals_module.os, "_exit", end)
+    monkeypatch.setattr(signals_module.signals_noted, "only_relayed", True)
+    monkeypatch.setattr(room, name, and_signalled)
+    signals = 1
+    with pytest.raises(training.Interrupted) as interrupted:
+        train(SETTINGS, [0], tmp_path / "one")
+    assert interrupted.value.signal_number == signal.SIGTERM
+    assert checkpoints_of(tmp_path / "one", 0) == [1]
+    signals = 2
+    with pytest.raises(EndedAtOnceError, match="143"):
+        train(SETTINGS, [0], tmp_path / "two")
 
 
 @pytest.mark.long

@@ -209,15 +209,15 @@ def _training_loop(
 
     progress.begin(f"training {_names(runs)}", total * steps_per_update, done * steps_per_update)
 
+    # What other processes noted is kept apart: a first signal to this one must not count as its second.
     with signals_noted() as noted:
-        while done < total and len(failed) < len(runs) and not noted:
+        while done < total and len(failed) < len(runs) and not (noted or learners.noted):
             # Update on the device, stopping where a checkpoint is due.
             until_checkpoint = settings.checkpoint_every - done % settings.checkpoint_every
             count = min(updates_per_call, until_checkpoint, total - done)
             started = time.perf_counter()
             log = _on_device(lambda: learners.advance(count), settings)  # noqa: B023 - called at once
             elapsed = time.perf_counter() - started
-            noted += [learners.noted] if learners.noted else []
 
             # One row an update and seed.
             for row_number in range(count):
@@ -252,7 +252,8 @@ def _training_loop(
                 save()
             progress.advance(done * steps_per_update, _shown(settings.world, log, count, failed))
 
-        interrupted = bool(noted) and done < total and len(failed) < len(runs)
+        signal_number = noted[0] if noted else learners.noted
+        interrupted = bool(signal_number) and done < total and len(failed) < len(runs)
         if interrupted and done % settings.checkpoint_every:
             save()
 
@@ -262,7 +263,7 @@ def _training_loop(
         progress.end(
             f"stopped and saved at update {done} of {total}; continue with: diamond resume {runs[0].path.parent}"
         )
-        raise Interrupted(noted[0])
+        raise Interrupted(signal_number)
     for i, run in enumerate(runs):
         if i not in failed:
             write_json(run.path / "finished.json", {"update": done, "step": done * steps_per_update})
