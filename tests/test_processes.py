@@ -1,6 +1,7 @@
 """Several real processes on this machine train one run: they agree, stop together, and survive the loss of one."""
 
 import dataclasses
+import importlib.metadata
 import os
 import re
 import signal
@@ -10,16 +11,20 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from diamond_attention.command_line import run_command
+from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs import processes
 from diamond_attention.runs import signals as signals_module
 from diamond_attention.runs import train as training
 from diamond_attention.runs.settings import Settings
+from diamond_attention.runs.signals import Interrupted
 from diamond_attention.runs.train import train
 from diamond_attention.worlds.xor import Xor
 
@@ -367,6 +372,52 @@ def test_one_that_only_falls_silent_counts_as_dead_within_a_minute(tmp_path):
     assert all(arrays_in(group, seed, checkpoints_of(group, seed)[-1]) for seed in (0, 1))
 
 
+FULL_DEVICE = f"""
+import jax
+import diamond_attention.runs.learners as learners
+advance_here = learners.Learners.advance_here
+def full(stacked, count):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+def and_full_at_last(self, count):
+    self.calls = getattr(self, "calls", 0) + 1
+    if self.calls == 8:
+        self._advance = [full]
+    return advance_here(self, count)
+learners.Learners.advance_here = and_full_at_last
+{CALL}"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_device_that_is_full_ends_all_and_each_says_what_it_knows(which, tmp_path):
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=2", "--seeds=0,1")
+    call = {which: FULL_DEVICE}
+    ends = ends_of(group_of(2, *words, "--out", tmp_path / "group", call=call))
+    assert [status for status, _, _ in ends] == [2, 2], ends
+    assert "the device ran out of memory" in one_sentence(ends[which][2])
+    assert f"process {which} of this run could not go on; it says why." in one_sentence(ends[1 - which][2]) or (
+        which == 0 and "the first process of this run could not go on; it says why." in ends[1][2]
+    )
+    assert checkpoints_of(tmp_path / "group", 0)[-1] > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_device_that_is_full_amid_a_shared_program_ends_all_within_a_minute(which, tmp_path):
+    """The others wait in that program, so they see no more than that it ended."""
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=2", "--seeds=0")
+    two = group_of(2, *words, "--out", tmp_path / "group", call={which: FULL_DEVICE})
+    wait_for_checkpoint(tmp_path / "group", 1, 0, [])
+    begun = time.monotonic()
+    ends = ends_of(two)
+    assert time.monotonic() - begun < 60
+    assert [status for status, _, _ in ends] == [1, 1], ends
+    assert "the device ran out of memory in the midst of what several processes compute" in one_sentence(
+        ends[which][2]
+    )
+    assert "another process of this run ended or cannot be reached" in one_sentence(ends[1 - which][2])
+
+
 # --- What can be put right ------------------------------------------------------------------------
 
 
@@ -382,6 +433,7 @@ def other_version(name: str) -> str:
     ("differ", "call", "sentence"),
     [
         ({1: ["--ppo.epochs=3"]}, {}, "ppo.epochs is 3 in process 1 and 1 in process 0; type the same command"),
+        ({1: ["--devices=2"]}, {}, "--devices is 2 in process 1 and None in process 0; type the same command"),
         ({1: ["--seeds=0,1"]}, {}, "--seeds is [0, 1] in process 1 and [0] in process 0; type the same command"),
         ({}, {1: other_version("jax")}, "jax is '9.9' in process 1 and '"),
     ],
@@ -455,6 +507,78 @@ def test_auto_needs_somebody_who_started_the_processes(tmp_path):
     )
     assert answer.returncode == 2, answer
     assert "JAX finds no SLURM, Open MPI or Kubernetes that started this process" in one_sentence(answer.stderr)
+
+
+@pytest.mark.parametrize("asked", ["many", True, 0, -1, 2.5, "2"])
+def test_from_python_devices_are_a_number_or_all(asked, tmp_path):
+    with pytest.raises(UserError, match=f"--devices is '?{asked}'?; it must be a whole number from 1, or all"):
+        train(SETTINGS, [0], tmp_path / "new", devices=asked)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_checkout_that_is_not_installed_can_agree_with_others(monkeypatch):
+    def version(name):
+        if name == "diamond-attention":
+            raise importlib.metadata.PackageNotFoundError
+        return "1.0"
+
+    said: list[str] = []
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(processes, "gathered_texts", lambda text: said.append(text) or [text, text])
+    processes.check_agreement({"total_steps": 1})
+    assert '"diamond-attention": "not installed"' in said[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("INTERNAL: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9", True),
+        ("NCCL operation failed: RESOURCE_EXHAUSTED: out of memory", False),
+        ("INTERNAL: an error nobody has heard of", False),
+    ],
+)
+def test_what_a_library_said_of_a_loss_is_kept(text, lost, monkeypatch):
+    error = jax.errors.JaxRuntimeError(text)
+    with pytest.raises(jax.errors.JaxRuntimeError), processes.among_others():
+        raise error  # there are no others
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with (
+        pytest.raises(processes.LostError if lost else jax.errors.JaxRuntimeError) as raised,
+        processes.among_others(),
+    ):
+        raise error
+    assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Interrupted(15), [(processes.Order.END, 15)]),
+        (UserError("no."), [(processes.Order.END, processes.FAILED)]),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED"), [(processes.Order.END, processes.FAILED)]),
+        (MemoryError(), [(processes.Order.END, processes.FAILED)]),
+        (KeyboardInterrupt(), [(processes.Order.END, processes.FAILED)]),
+        (processes.LostError(), []),
+        (processes.OutOfStepError("why"), []),
+    ],
+)
+@pytest.mark.parametrize("others_are_there", [True, False])
+def test_however_the_first_process_ends_the_others_are_told_if_they_listen(
+    error, told, others_are_there, monkeypatch
+):
+    said: list[tuple[processes.Order, int]] = []
+
+    def tell(order, number=0):
+        said.append((order, number))
+        if not others_are_there:
+            raise processes.LostError
+
+    monkeypatch.setattr(processes, "tell", tell)
+    with pytest.raises(type(error)) as raised, processes.leading():
+        raise error
+    assert raised.value is error
+    assert said == told
 
 
 @pytest.mark.parametrize(
