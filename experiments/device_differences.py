@@ -1,4 +1,4 @@
-"""How far a seed whose teams four devices share is from the same seed on one: `python experiments/device_differences.py`.
+"""How far a seed that four devices share is from the same seed on one: `python experiments/device_differences.py`.
 
 Small networks, three updates, the CPU counted as four devices. Sums are taken in another order there, and no more;
 what that becomes depends on the method, so beside it stands what another compilation of the same program does on one
@@ -19,11 +19,11 @@ UPDATES = 3
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 """Programs that compile quickly, as the tests have them; XLA's own choice is the other compilation."""
 FOUR = "--xla_force_host_platform_device_count=4 "
-ON_POLICY = "--{0}.envs 6 --{0}.steps 4 --{0}.batch 12 --total-steps 72"
-OFF_POLICY = "--{0}.envs 6 --{0}.steps 2 --{0}.warmup 12 --{0}.batch 10 --{0}.replay 48 --{0}.gradient-steps 2 --total-steps 36"
+ON_POLICY = "--{0}.envs 6 --{0}.steps 4 --{0}.batch 12"
+OFF_POLICY = "--{0}.envs 6 --{0}.steps 2 --{0}.warmup 12 --{0}.batch 10 --{0}.replay 48 --{0}.gradient-steps 2"
 LEARNED = {
-    **dict.fromkeys(("ppo", "mappo", "ippo", "mat"), ON_POLICY),
-    **dict.fromkeys(("qmix", "masac", "gsa", "ph-marl"), OFF_POLICY),
+    **dict.fromkeys(("ppo", "mappo", "ippo", "mat"), f"{ON_POLICY} --total-steps 72"),
+    **dict.fromkeys(("qmix", "masac", "gsa", "ph-marl"), f"{OFF_POLICY} --total-steps 36"),
 }
 """Six teams, which four devices cannot share evenly, and minibatches likewise."""
 TRAININGS = [*(("xor", method) for method in LEARNED), ("spread", "ppo"), ("spread", "ph-marl")]

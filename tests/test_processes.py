@@ -23,9 +23,10 @@ from diamond_attention.policies.diamond_settings import DiamondSettings
 from diamond_attention.runs import processes
 from diamond_attention.runs import signals as signals_module
 from diamond_attention.runs import train as training
+from diamond_attention.runs.progress import Quiet
 from diamond_attention.runs.settings import Settings
 from diamond_attention.runs.signals import Interrupted
-from diamond_attention.runs.train import train
+from diamond_attention.runs.train import resume, train
 from diamond_attention.worlds.xor import Xor
 
 STEPS = 16
@@ -150,6 +151,13 @@ def numbers_in(group: Path, seed: int, update: int) -> dict[str, np.ndarray]:
     return safetensors.numpy.load_file(file)
 
 
+def near(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    """Up to the order in which sums are taken."""
+    return one.keys() == other.keys() and all(
+        np.allclose(one[name], other[name], rtol=1e-3, atol=1e-4) for name in one
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("seeds", "to_the_bit"), [([0, 1, 2, 3], True), ([0, 1], False)])
 def test_two_processes_of_two_devices_each_train_as_four_devices_of_one_process(seeds, to_the_bit, tmp_path):
@@ -161,10 +169,81 @@ def test_two_processes_of_two_devices_each_train_as_four_devices_of_one_process(
     train(dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2), [0], tmp_path / "alone")
     if to_the_bit:
         assert arrays_in(tmp_path / "both", 0, 4) == arrays_in(tmp_path / "alone", 0, 4)
-    both, alone = (numbers_in(tmp_path / name, 0, 4) for name in ("both", "alone"))
-    assert both.keys() == alone.keys()
-    assert all(np.allclose(both[name], alone[name], rtol=1e-3, atol=1e-4) for name in both)
+    assert near(numbers_in(tmp_path / "both", 0, 4), numbers_in(tmp_path / "alone", 0, 4))
     assert checkpoints_of(tmp_path / "both", seeds[-1]) == [2, 4]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("processes", "devices", "seeds"),
+    [(2, 1, [0]), (4, 1, [0, 1]), (3, 1, [0, 1]), (2, 3, [0, 1, 2])],
+    ids=["share a seed", "two share each seed", "one rests", "each is in two parts, one of them shared"],
+)
+def test_processes_that_share_seeds_learn_what_one_device_learns(processes, devices, seeds, tmp_path):
+    words = ("train", "xor-demo", *TINY, f"--total-steps={4 * STEPS}", "--checkpoint-every=2")
+    which = "--seeds=" + ",".join(map(str, seeds))
+    of_each = dict.fromkeys(range(processes), devices)
+    ends = ends_of(group_of(processes, *words, which, "--out", tmp_path / "together", devices=of_each))
+    assert [(status, errors) for status, _, errors in ends] == [(0, "")] * processes, ends
+    settings = dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2)
+    for seed in seeds:
+        train(settings, [seed], tmp_path / f"alone_{seed}")
+        together, alone = (numbers_in(tmp_path / name, seed, 4) for name in ("together", f"alone_{seed}"))
+        assert near(together, alone)
+    if processes * devices // len(seeds) == 1:  # each seed has a device of its own
+        assert all(
+            arrays_in(tmp_path / "together", seed, 4) == arrays_in(tmp_path / f"alone_{seed}", seed, 4)
+            for seed in seeds
+        )
+
+
+def stopped_after(updates: int) -> str:
+    """The command, which says where it begins, and is told to stop when so many updates are done in all."""
+    return f"""
+import diamond_attention.runs.train as training
+from diamond_attention.runs.signals import relay
+loop, advance = training._training_loop, training.Learners.advance
+def and_say(*arguments, done, **named):
+    global reached
+    reached = done
+    print("began at", done, flush=True)
+    return loop(*arguments, done=done, **named)
+def and_stop(self, count):
+    global reached
+    log = advance(self, count)
+    reached += count
+    if reached == {updates}:
+        relay(15)
+    return log
+training._training_loop, training.Learners.advance = and_say, and_stop
+{CALL}"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_run_of_two_processes_goes_on_with_four_and_then_with_one_as_if_nothing_had_been(tmp_path):
+    """All share one seed. Where each begins is said: what began anew would end near the straight one too."""
+    group = tmp_path / "group"
+    words = ("train", "xor-demo", *TINY, f"--total-steps={12 * STEPS}", "--checkpoint-every=4", "--seeds=0")
+    ends = ends_of(group_of(2, *words, "--out", group, call={0: stopped_after(4)}))
+    assert [status for status, _, _ in ends] == [143, 143], ends
+    assert "began at 0" in ends[0][1]
+    assert checkpoints_of(group, 0) == [4]
+    ends = ends_of(group_of(4, "resume", group, "--device=cpu", call={0: stopped_after(8)}))
+    assert [status for status, _, _ in ends] == [143] * 4, ends
+    assert "began at 4" in ends[0][1]
+    assert checkpoints_of(group, 0)[-1] == 8
+    began: list[int] = []
+
+    class Noting(Quiet):
+        def begin(self, what, total, done, unit="steps"):
+            began.append(done)
+
+    resume(group, progress=Noting())
+    assert began == [8 * STEPS]
+    train(dataclasses.replace(SETTINGS, total_steps=12 * STEPS, checkpoint_every=4), [0], tmp_path / "straight")
+    assert near(numbers_in(group, 0, 12), numbers_in(tmp_path / "straight", 0, 12))
 
 
 @pytest.mark.long
