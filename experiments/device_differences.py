@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,14 @@ LEARNED = {
     **dict.fromkeys(("qmix", "masac", "gsa", "ph-marl"), f"{OFF_POLICY} --total-steps 36"),
 }
 """Six teams, which four devices cannot share evenly, and minibatches likewise."""
+Arrays = dict[str, np.ndarray]
 TRAININGS = [*(("xor", method) for method in LEARNED), ("spread", "ppo"), ("spread", "ph-marl")]
+COMPILED_AGAIN = TRAININGS[-2:]
+"""The steepest, and one to compare it with."""
 
 
-def learn(preset: str, method: str, devices: int, file: str) -> None:
-    """In a process of its own: every array of the learner after each update, into that file."""
+def learn(devices: int, trainings: Iterable[tuple[str, str]], folder: str) -> None:
+    """In a process of its own: every array of the learner after each update, in a file for each training."""
     import jax
 
     from diamond_attention.command_words import parse_train
@@ -38,26 +42,31 @@ def learn(preset: str, method: str, devices: int, file: str) -> None:
     from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
     from diamond_attention.runs.learners import Learners
 
-    settings = parse_train(preset, ["--method", method, *LEARNED[method].format(method).split()]).settings
-    used = jax.devices("cpu")[:devices] if devices > 1 else ()
-    learners = Learners(method_of(settings), build_learner(settings), [begin_learning(settings, 0)], used)
-    arrays = {}
-    for update in range(1, UPDATES + 1):
-        learners.advance(1)
-        arrays |= named_arrays(learners.states()[0], f"{update}.")
-    np.savez(file, **arrays)
+    for preset, method in trainings:
+        settings = parse_train(preset, ["--method", method, *LEARNED[method].format(method).split()]).settings
+        used = jax.devices("cpu")[:devices] if devices > 1 else ()
+        learners = Learners(method_of(settings), build_learner(settings), [begin_learning(settings, 0)], used)
+        arrays = {}
+        for update in range(1, UPDATES + 1):
+            learners.advance(1)
+            arrays |= named_arrays(learners.states()[0], f"{update}.")
+        np.savez(Path(folder) / f"{preset} {method}.npz", **arrays)
+        print(f"{preset} {method} on {devices} device(s)", flush=True)
+        jax.clear_caches()
 
 
-def learned(preset: str, method: str, devices: int, flags: str) -> dict[str, np.ndarray]:
+def learned(devices: int, trainings: Sequence[tuple[str, str]], flags: str) -> dict[tuple[str, str], Arrays]:
     with tempfile.TemporaryDirectory() as folder:
-        file = str(Path(folder) / "arrays.npz")
-        words = [sys.executable, __file__, preset, method, str(devices), file]
+        words = [sys.executable, __file__, str(devices), folder, *(" ".join(each) for each in trainings)]
         subprocess.run(words, env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}, check=True)
-        with np.load(file) as arrays:
-            return dict(arrays)
+        found = {}
+        for preset, method in trainings:
+            with np.load(Path(folder) / f"{preset} {method}.npz") as arrays:
+                found[preset, method] = dict(arrays)
+        return found
 
 
-def difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray], update: int) -> dict[str, object]:
+def difference(one: Arrays, other: Arrays, update: int) -> dict[str, object]:
     names = [name for name in one if name.startswith(f"{update}.")]
     floats = [name for name in names if np.issubdtype(one[name].dtype, np.floating)]
     largest = max(float(np.max(np.abs(one[name] - other[name]), initial=0)) for name in floats)
@@ -69,24 +78,26 @@ def main() -> None:
     from diamond_attention.runs.environment import describe_environment
 
     ran_on, rows = describe_environment(), []
-    for preset, method in TRAININGS:
-        alone = learned(preset, method, 1, FOUR + QUICK)
-        others = {"four devices": learned(preset, method, 4, FOUR + QUICK)}
-        others["compiled otherwise"] = learned(preset, method, 1, FOUR)
-        for what, other in others.items():
+    alone = learned(1, TRAININGS, FOUR + QUICK)
+    others = {
+        "four devices": learned(4, TRAININGS, FOUR + QUICK),
+        "one device, compiled otherwise": learned(1, COMPILED_AGAIN, FOUR),
+    }
+    for what, found in others.items():
+        for (preset, method), arrays in found.items():
             for update in range(1, UPDATES + 1):
-                found = difference(alone, other, update)
-                row = {"preset": preset, "method": method, "what": what, "update": update, **found}
+                row = {"preset": preset, "method": method, "what": what, "update": update}
+                row |= difference(alone[preset, method], arrays, update)
                 rows.append({**row, "jax": ran_on["versions"]["jax"], "commit": ran_on["commit"]})
                 print(rows[-1], flush=True)
-        with (RESULTS / "device_differences.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+    with (RESULTS / "device_differences.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5:
-        learn(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    if len(sys.argv) > 1:
+        learn(int(sys.argv[1]), [tuple(each.split()) for each in sys.argv[3:]], sys.argv[2])
     else:
         main()
