@@ -3,6 +3,7 @@
 Host devices share the cores: they show that the results are the same, not how fast anything is.
 """
 
+import csv
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from diamond_attention.learning.devices import parts_of
+from diamond_attention.learning.registry import METHODS
 
 FLAGS = "--xla_force_host_platform_device_count=4 " + os.environ["XLA_FLAGS"]
 
@@ -210,6 +212,35 @@ for first, then, last in ((4, 1, 4), (1, 4, 1)):
 # --- The page -------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[1]
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (ROOT / "results" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_how_far_four_devices_are_from_one_stands_on_the_page_as_it_was_measured():
+    page = (ROOT / "docs" / "scale.md").read_text()
+    rows = rows_of("device_differences")
+    lines = list(dict.fromkeys((row["what"], row["preset"], row["method"]) for row in rows))
+    for what, preset, method in lines:
+        measured = [row for row in rows if (row["what"], row["preset"], row["method"]) == (what, preset, method)]
+        assert [row["update"] for row in measured] == ["1", "2", "3"]
+        cells = " | ".join(row["largest_difference"] for row in measured)
+        assert f"| {method} | {preset} | {what} | {cells} |" in page
+    assert {method for what, _, method in lines if what == "four devices"} == METHODS.keys()
+    assert page.count("| four devices |") + page.count("compiled otherwise |") == len(lines)
+
+
+def test_what_processes_cost_stands_on_the_page_as_it_was_measured():
+    page = (ROOT / "docs" / "scale.md").read_text()
+    for processes, meeting in ((row["processes"], row) for row in rows_of("process_overhead")):
+        assert f"| {processes} | {meeting['median_ms']} | {meeting['slowest_tenth_from_ms']} |" in page
+    trained = {(row["processes"], row["what"]): row for row in rows_of("process_training")}
+    for processes in {processes for processes, _ in trained}:
+        call, fetch = (trained[processes, what] for what in ("call", "fetch"))
+        cells = " | ".join(row[name] for row in (call, fetch) for name in ("median_ms", "slowest_tenth_from_ms"))
+        assert f"| {processes} | {cells} |" in page
 
 
 def test_what_the_page_expects_of_many_gpus_follows_from_what_one_measured():

@@ -80,7 +80,7 @@ def group_of(
                 *(sys.executable, "-c", (call or {}).get(index, CALL), *map(str, words)),
                 *(differ or {}).get(index, ()),
                 *joining(index),
-                "--wait=60",
+                "--wait=200",
             ],
             env=environment(index),
             stdout=subprocess.PIPE,
@@ -91,7 +91,7 @@ def group_of(
     ]
 
 
-def ends_of(processes: list[subprocess.Popen], timeout: float = 250) -> list[tuple[int, str, str]]:
+def ends_of(processes: list[subprocess.Popen], timeout: float = 500) -> list[tuple[int, str, str]]:
     until, ends = time.monotonic() + timeout, []
     try:
         for process in processes:
@@ -133,9 +133,10 @@ def one_sentence(errors: str) -> str:
 
 
 @pytest.mark.long
-def test_two_processes_train_each_seed_as_it_would_train_alone(tmp_path):
+@pytest.mark.parametrize("slurm", [False, True])
+def test_two_processes_train_each_seed_as_it_would_train_alone(slurm, tmp_path):
     words = ("train", "xor-demo", *TINY, f"--total-steps={20 * STEPS}", "--checkpoint-every=10", "--seeds=0,1")
-    ends = ends_of(group_of(2, *words, "--out", tmp_path / "both"))
+    ends = ends_of(group_of(2, *words, "--out", tmp_path / "both", slurm=slurm))
     assert [(status, errors) for status, _, errors in ends] == [(0, ""), (0, "")], ends
     assert "finished 2 of 2 seed(s)" in ends[0][1]
     assert "finished" not in ends[1][1]  # one process writes, and says so

@@ -64,7 +64,12 @@ class Learners:
     def states(self) -> list[LearnerState]:
         """What a checkpoint keeps of every seed's learner, as NumPy arrays."""
         tell(Order.FETCH)
-        return self.fetch_here()
+        try:
+            return self.fetch_here()
+        except (jax.errors.JaxRuntimeError, MemoryError) as error:
+            if jax.process_count() > 1:
+                raise OutOfStepError(str(error)) from error
+            raise
 
     # --- What every process then does ---
 
