@@ -132,6 +132,57 @@ def one_sentence(errors: str) -> str:
     return errors
 
 
+ADDED = """
+import sys
+import jax
+jax.config.update("jax_platforms", "cpu")
+port, process = map(int, sys.argv[1:])
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, process)
+from adding import LEARNER, METHOD, added, begin, same
+from diamond_attention.runs.learners import Learners
+from diamond_attention.runs.processes import Order, choose_devices, hear, sent_text, tell
+
+used = choose_devices("all")
+assert len(used) == 6
+for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):  # six devices a seed, three, two, one each
+    learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], used)
+    logs = [learners.advance_here(2), learners.advance_here(3)]
+    assert learners.failure is None
+    assert same(learners.fetch_here(), logs, added(seeds)), seeds
+
+# A signal to one, a sentence of the first, and a device that fails in one.
+assert sent_text("from the first" if process == 0 else "") == "from the first"
+assert tell(Order.ADVANCE, 7) == 15 if process == 0 else hear(15) == (Order.ADVANCE, 7)
+def full(stacked, count):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED")
+if process == 1:
+    learners._advance = [full] * len(learners._advance)
+learners.advance_here(1)
+expected = "process 1 of this run could not go on; it says why." if process == 0 else "RESOURCE_EXHAUSTED"
+assert str(learners.failure) == expected
+print("well")
+"""
+
+
+def test_numbers_do_not_depend_on_the_processes_that_draw_them():
+    """Two real processes of three devices each: seeds apart, shared within a process, and shared between both."""
+    flags = "--xla_force_host_platform_device_count=3 " + os.environ["XLA_FLAGS"]
+    port = free_port()
+    two = [
+        subprocess.Popen(
+            [sys.executable, "-c", ADDED, str(port), str(process)],
+            env={**os.environ, "XLA_FLAGS": flags},
+            cwd=Path(__file__).parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in (0, 1)
+    ]
+    ends = ends_of(two)
+    assert [(status, out.splitlines()[-1]) for status, out, _ in ends] == [(0, "well"), (0, "well")], ends
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("slurm", [False, True])
 def test_two_processes_train_each_seed_as_it_would_train_alone(slurm, tmp_path):
