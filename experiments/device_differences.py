@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +27,13 @@ LEARNED = {
 }
 """Six teams, which four devices cannot share evenly, and minibatches likewise."""
 Arrays = dict[str, np.ndarray]
-TRAININGS = [*(("xor", method) for method in LEARNED), ("spread", "ppo"), ("spread", "ph-marl")]
-COMPILED_AGAIN = TRAININGS[-2:]
+TRAININGS = [("spread", "ph-marl"), ("spread", "ppo"), *(("xor", method) for method in LEARNED)]
+COMPILED_AGAIN = TRAININGS[:2]
 """The steepest, and one to compare it with."""
 
 
-def learn(devices: int, trainings: Iterable[tuple[str, str]], folder: str) -> None:
-    """In a process of its own: every array of the learner after each update, in a file for each training."""
+def learn(preset: str, method: str, devices: str, file: str) -> None:
+    """In a process of its own: every array of the learner after each update, by the number of devices."""
     import jax
 
     from diamond_attention.command_words import parse_train
@@ -42,35 +41,34 @@ def learn(devices: int, trainings: Iterable[tuple[str, str]], folder: str) -> No
     from diamond_attention.runs.assemble import begin_learning, build_learner, method_of
     from diamond_attention.runs.learners import Learners
 
-    for preset, method in trainings:
-        settings = parse_train(preset, ["--method", method, *LEARNED[method].format(method).split()]).settings
-        used = jax.devices("cpu")[:devices] if devices > 1 else ()
+    settings = parse_train(preset, ["--method", method, *LEARNED[method].format(method).split()]).settings
+    arrays = {}
+    for number in map(int, devices.split(",")):
+        used = jax.devices("cpu")[:number] if number > 1 else ()
         learners = Learners(method_of(settings), build_learner(settings), [begin_learning(settings, 0)], used)
-        arrays = {}
         for update in range(1, UPDATES + 1):
             learners.advance(1)
-            arrays |= named_arrays(learners.states()[0], f"{update}.")
-        np.savez(Path(folder) / f"{preset} {method}.npz", **arrays)
-        print(f"{preset} {method} on {devices} device(s)", flush=True)
-        jax.clear_caches()
+            arrays |= named_arrays(learners.states()[0], f"{number} {update} ")
+    np.savez(file, **arrays)
 
 
-def learned(devices: int, trainings: Sequence[tuple[str, str]], flags: str) -> dict[tuple[str, str], Arrays]:
+def learned(preset: str, method: str, devices: str, flags: str) -> Arrays:
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, __file__, str(devices), folder, *(" ".join(each) for each in trainings)]
+        file = str(Path(folder) / "arrays.npz")
+        words = [sys.executable, __file__, preset, method, devices, file]
         subprocess.run(words, env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}, check=True)
-        found = {}
-        for preset, method in trainings:
-            with np.load(Path(folder) / f"{preset} {method}.npz") as arrays:
-                found[preset, method] = dict(arrays)
-        return found
+        with np.load(file) as arrays:
+            return dict(arrays)
 
 
-def difference(one: Arrays, other: Arrays, update: int) -> dict[str, object]:
-    names = [name for name in one if name.startswith(f"{update}.")]
-    floats = [name for name in names if np.issubdtype(one[name].dtype, np.floating)]
-    largest = max(float(np.max(np.abs(one[name] - other[name]), initial=0)) for name in floats)
-    same = all(np.array_equal(one[name], other[name]) for name in names if name not in floats)
+def difference(one: Arrays, other: Arrays, devices: int, update: int) -> dict[str, object]:
+    """Of one device's arrays from those of so many."""
+    names = [name.removeprefix(f"1 {update} ") for name in one if name.startswith(f"1 {update} ")]
+    pairs = [(one[f"1 {update} {name}"], other[f"{devices} {update} {name}"]) for name in names]
+    floats = [pair for pair in pairs if np.issubdtype(pair[0].dtype, np.floating)]
+    largest = max(float(np.max(np.abs(here - there), initial=0)) for here, there in floats)
+    rest = (pair for pair in pairs if not np.issubdtype(pair[0].dtype, np.floating))
+    same = all(np.array_equal(here, there) for here, there in rest)
     return {"largest_difference": f"{largest:.1e}", "whole_numbers": "equal" if same else "differ"}
 
 
@@ -78,26 +76,25 @@ def main() -> None:
     from diamond_attention.runs.environment import describe_environment
 
     ran_on, rows = describe_environment(), []
-    alone = learned(1, TRAININGS, FOUR + QUICK)
-    others = {
-        "four devices": learned(4, TRAININGS, FOUR + QUICK),
-        "one device, compiled otherwise": learned(1, COMPILED_AGAIN, FOUR),
-    }
-    for what, found in others.items():
-        for (preset, method), arrays in found.items():
+    for preset, method in TRAININGS:
+        arrays = learned(preset, method, "1,4", FOUR + QUICK)
+        others = [("four devices", arrays, 4)]
+        if (preset, method) in COMPILED_AGAIN:
+            others.append(("one device, compiled otherwise", learned(preset, method, "1", FOUR), 1))
+        for what, other, devices in others:
             for update in range(1, UPDATES + 1):
                 row = {"preset": preset, "method": method, "what": what, "update": update}
-                row |= difference(alone[preset, method], arrays, update)
+                row |= difference(arrays, other, devices, update)
                 rows.append({**row, "jax": ran_on["versions"]["jax"], "commit": ran_on["commit"]})
                 print(rows[-1], flush=True)
-    with (RESULTS / "device_differences.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        with (RESULTS / "device_differences.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        learn(int(sys.argv[1]), [tuple(each.split()) for each in sys.argv[3:]], sys.argv[2])
+        learn(*sys.argv[1:])
     else:
         main()
