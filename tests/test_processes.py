@@ -273,7 +273,7 @@ training._training_loop, training.Learners.advance = and_say, and_stop
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_a_run_of_two_processes_goes_on_with_four_and_then_with_one_as_if_nothing_had_been(tmp_path):
     """All share one seed. Where each begins is said: what began anew would end near the straight one too."""
     group = tmp_path / "group"
