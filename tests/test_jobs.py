@@ -205,8 +205,9 @@ command_line.COMMANDS["train"] = train_command
 
 def test_how_far_it_is_is_told_in_steps_of_training(tmp_path, monkeypatch, place):
     monkeypatch.setattr("diamond_attention.jobs.carry_out.MEASURE_EVERY", 0.1)
-    metrics = tmp_path / "a" / "seed_0" / "metrics.csv"
-    metrics.parent.mkdir(parents=True)
+    (run,) = create_group(tmp_path / "a", "", Settings(), [0], overwrite=False)
+    write_json(run.path / "finished.json", {"update": 4, "step": 200})
+    metrics = run.path / "metrics.csv"
     half = f"""
 import time
 open({str(metrics)!r}, "w").write("update,step,return\\n1,50,0.5\\n2,100,0.5\\n3,15")

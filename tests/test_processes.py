@@ -134,9 +134,10 @@ def one_sentence(errors: str) -> str:
 
 ADDED = """
 import sys
+import time
 import jax
 jax.config.update("jax_platforms", "cpu")
-port, process = map(int, sys.argv[1:])
+port, process, late = map(int, sys.argv[1:])
 jax.distributed.initialize(f"127.0.0.1:{port}", 2, process)
 from adding import LEARNER, METHOD, added, begin, same
 from diamond_attention.runs.learners import Learners
@@ -144,6 +145,7 @@ from diamond_attention.runs.processes import Order, choose_devices, hear, sent_t
 
 used = choose_devices("all")
 assert len(used) == 6
+time.sleep(late * process)
 for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):  # six devices a seed, three, two, one each
     learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], used)
     logs = [learners.advance_here(2), learners.advance_here(3)]
@@ -164,13 +166,17 @@ print("well")
 """
 
 
-def test_numbers_do_not_depend_on_the_processes_that_draw_them():
-    """Two real processes of three devices each: seeds apart, shared within a process, and shared between both."""
+@pytest.mark.parametrize("late", [0, pytest.param(40, marks=pytest.mark.long)])
+def test_numbers_do_not_depend_on_the_processes_that_draw_them(late):
+    """Two real processes of three devices each: seeds apart, shared within a process, and shared between both.
+
+    Also where one needs many seconds more than the other before it can begin, for example to compile.
+    """
     flags = "--xla_force_host_platform_device_count=3 " + os.environ["XLA_FLAGS"]
     port = free_port()
     two = [
         subprocess.Popen(
-            [sys.executable, "-c", ADDED, str(port), str(process)],
+            [sys.executable, "-c", ADDED, str(port), str(process), str(late)],
             env={**os.environ, "XLA_FLAGS": flags},
             cwd=Path(__file__).parent,
             stdout=subprocess.PIPE,

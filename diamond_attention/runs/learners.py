@@ -42,10 +42,21 @@ class Learners:
         if self._here:  # which is traced anyway
             advance, stacked = self._advance[0], self._stacked[0]
         self._dtypes = {name: row.dtype for name, row in jax.eval_shape(advance, stacked, 1)[1].items()}
+        if devices and jax.process_count() > 1:
+            self._compile_and_meet()
         self.noted = 0
         """A signal that some process noted, for all."""
         self.failure: Exception | None = None
         """Why this run cannot go on, in this process or in another, while all still keep step."""
+
+    def _compile_and_meet(self) -> None:
+        """Where a program first needs another process, gloo waits 30 s for it, which may compile for longer."""
+        try:
+            pairs = zip(self._advance, self._stacked, strict=True)
+            self._advance = [advance.lower(stacked, 1).compile() for advance, stacked in pairs]  # type: ignore[attr-defined]
+        except jax.errors.JaxRuntimeError as error:
+            raise OutOfStepError(str(error)) from error
+        gathered(np.zeros(1, np.uint8))
 
     @property
     def columns(self) -> list[str]:
