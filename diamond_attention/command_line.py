@@ -464,12 +464,12 @@ def run_command(arguments: Sequence[str]) -> int:
         tell(f"{error.filename}: {error.strerror}.")  # a name that is too long, a folder nobody may look into
         return 2
     except Exception as error:
-        from diamond_attention.runs.processes import LostError
+        from diamond_attention.runs.processes import LostError, OutOfStepError
         from diamond_attention.runs.signals import Interrupted
 
         if isinstance(error, Interrupted):
             return 128 + error.signal_number
-        if isinstance(error, LostError):
+        if isinstance(error, LostError | OutOfStepError):
             tell(error)
             return 1
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):

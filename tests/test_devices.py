@@ -3,6 +3,7 @@
 Host devices share the cores: they show that the results are the same, not how fast anything is.
 """
 
+import csv
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from diamond_attention.learning.devices import parts_of
+from diamond_attention.learning.registry import METHODS
 
 FLAGS = "--xla_force_host_platform_device_count=4 " + os.environ["XLA_FLAGS"]
 
@@ -42,61 +44,22 @@ def test_every_seed_is_in_one_part_and_no_device_in_two(seeds, devices):
     assert len(used) > devices - min(seeds, devices)
 
 
-# A method whose answers can be worked out: an update adds up `ENVS` numbers drawn with the seed's own key.
-ADDING = """
-from typing import Any, NamedTuple
-import jax, jax.numpy as jnp, numpy as np
-from diamond_attention.learning.contract import Learner, Method
+ADDED = """
+import jax
+from adding import LEARNER, METHOD, added, begin, same
 from diamond_attention.runs.learners import Learners
 
-ENVS = 6  # which four devices cannot share evenly
-
-class Sum(NamedTuple):
-    total: Any
-    teams: Any
-    key: Any
-    update: Any
-    failure: Any
-
-def update(learner, state):
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.update)
-    keys = learner.share(jax.random.split(key, ENVS))
-    teams = jax.vmap(lambda k: jax.random.randint(k, (), 0, 100))(keys)
-    rows = jax.random.permutation(key, ENVS)
-    drawn = learner.share(learner.whole(teams)[rows])
-    after = state._replace(total=state.total + jnp.sum(drawn * rows), teams=teams, update=state.update + 1)
-    return after, {"total": after.total, "seed": state.key[-1]}
-
-METHOD = Method(None, None, None, update, None, None)
-LEARNER = Learner(None, ((1, 1),), None, None, None, 1, 1)
-
-def begin(seed):
-    zero, key = np.zeros((), np.int32), jax.random.key_data(jax.random.key(seed))
-    return Sum(np.zeros((), np.float32), np.zeros(ENVS, np.int32), np.asarray(key), zero, zero)
-
-def trained(seeds, devices):
-    learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], devices)
-    first, then = learners.advance(2), learners.advance(3)
-    return learners.states(), {name: np.concatenate([first[name], then[name]]) for name in first}
-
-alone = {seed: trained([seed], ()) for seed in range(7)}
-assert len({int(states[0].total) for states, _ in alone.values()}) == 7
 for number in (3, 4):
     for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):
-        states, log = trained(seeds, jax.devices()[:number])
-        assert len(states) == len(seeds) and log["total"].shape == (5, len(seeds))
-        for place, seed in enumerate(seeds):
-            expected, rows = alone[seed]
-            for one, other in zip(jax.tree.leaves(expected[0]), jax.tree.leaves(states[place]), strict=True):
-                assert one.dtype == other.dtype and np.array_equal(one, other)
-            for name in rows:
-                assert np.array_equal(rows[name][:, 0], log[name][:, place]), (number, seeds, name)
+        learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], jax.devices()[:number])
+        logs = [learners.advance(2), learners.advance(3)]
+        assert same(learners.states(), logs, added(seeds)), (number, seeds)
 """
 
 
 def test_numbers_do_not_depend_on_the_devices_that_draw_them():
     """Whole numbers, whose sums have no rounding: equal for every split of seeds and teams, even or not."""
-    with_four_devices(ADDING)
+    with_four_devices(ADDED)
 
 
 TRAINING = """
@@ -210,6 +173,35 @@ for first, then, last in ((4, 1, 4), (1, 4, 1)):
 # --- The page -------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[1]
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (ROOT / "results" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_how_far_four_devices_are_from_one_stands_on_the_page_as_it_was_measured():
+    page = (ROOT / "docs" / "scale.md").read_text()
+    rows = rows_of("device_differences")
+    lines = list(dict.fromkeys((row["what"], row["preset"], row["method"]) for row in rows))
+    for what, preset, method in lines:
+        measured = [row for row in rows if (row["what"], row["preset"], row["method"]) == (what, preset, method)]
+        assert [row["update"] for row in measured] == ["1", "2", "3"]
+        cells = " | ".join(row["largest_difference"] for row in measured)
+        assert f"| {method} | {preset} | {what} | {cells} |" in page
+    assert {method for what, _, method in lines if what == "four devices"} == METHODS.keys()
+    assert page.count("| four devices |") + page.count("compiled otherwise |") == len(lines)
+
+
+def test_what_processes_cost_stands_on_the_page_as_it_was_measured():
+    page = (ROOT / "docs" / "scale.md").read_text()
+    for processes, meeting in ((row["processes"], row) for row in rows_of("process_overhead")):
+        assert f"| {processes} | {meeting['median_ms']} | {meeting['slowest_tenth_from_ms']} |" in page
+    trained = {(row["processes"], row["what"]): row for row in rows_of("process_training")}
+    for processes in {processes for processes, _ in trained}:
+        call, fetch = (trained[processes, what] for what in ("call", "fetch"))
+        cells = " | ".join(row[name] for row in (call, fetch) for name in ("median_ms", "slowest_tenth_from_ms"))
+        assert f"| {processes} | {cells} |" in page
 
 
 def test_what_the_page_expects_of_many_gpus_follows_from_what_one_measured():

@@ -18,8 +18,12 @@ from diamond_attention.jobs.carry_out import carry_out, complain
 from diamond_attention.jobs.contract import Ending, Step
 from diamond_attention.jobs.here import MEMORY, Here, words_of
 from diamond_attention.jobs.ray_cluster import check_ray, run_there
+from diamond_attention.runs.files import write_json
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.metrics import steps_so_far
 from diamond_attention.runs.progress import Quiet
+from diamond_attention.runs.settings import Settings
+from diamond_attention.worlds.xor import Xor
 
 CODE = "import time, sys; time.sleep({}); sys.exit({})"
 
@@ -65,8 +69,8 @@ def steps(*names: str, command: str = "train") -> list[Step]:
     return [Step(name, (command, name), False) for name in names]
 
 
-def done(step: Step, seconds: float) -> bool:
-    return True
+def done(step: Step, seconds: float) -> None:
+    pass
 
 
 def test_groups_go_on_side_by_side_and_a_speed_is_measured_alone(place):
@@ -85,7 +89,7 @@ def test_steps_of_one_group_follow_each_other_and_what_is_done_is_not_started(pl
         Step("two", ("train", "c"), True),
     ]
     ended: list[str] = []
-    assert carry_out(plan, place, lambda step, seconds: not ended.append(step.words[1]), Quiet()) == []
+    assert carry_out(plan, place, lambda step, seconds: ended.append(step.words[1]), Quiet()) == []
     assert place.names == ended == ["a", "b"]
     assert place.started[1][1] - place.started[0][1] > 0.2
 
@@ -143,18 +147,67 @@ def test_a_machine_that_is_gone_counts_as_lost():
     assert "was lost with the machine or the process that ran it; it is started again." in told.said[1]
 
 
-def test_a_seed_that_failed_is_a_result_and_a_crash_of_python_is_not(place):
-    there, told = place(1, a="import sys; print('seed 3 failed', file=sys.stderr); sys.exit(1)"), Told()
-    assert carry_out(steps("a"), there, done, told) == []
+def test_a_seed_that_failed_is_a_result_and_anything_else_with_status_1_is_not(tmp_path, place):
+    ends_with_1 = "import sys; print('seed 3 failed', file=sys.stderr); sys.exit(1)"
+    runs = create_group(tmp_path / "a", "", Settings(world=Xor()), [0, 3], overwrite=False)
+    steps = [
+        Step("a", ("train", "a"), False, 8, tmp_path / "a"),
+        Step("a", ("evaluate", "a"), False, 0, tmp_path / "a"),
+    ]
+    noted: list[str] = []
+
+    def given_up() -> list[tuple[str, str]]:
+        broken = carry_out(steps, place(1, a=ends_with_1), lambda step, s: noted.append(step.words[0]), told)
+        return [(each.step.words[0], each.sentence) for each in broken]
+
+    told = Told()
+    assert given_up() == [("train", "ended with status 1")]
+    write_json(runs[0].path / "finished.json", {"update": 1, "step": 8})
+    assert given_up() == [("train", "ended with status 1")]
+    write_json(runs[1].path / "finished.json", {"update": 1, "step": 8})
+    assert given_up() == [("evaluate", "ended with status 1")]  # it did not crash before it was trained, but after
+    assert noted == ["train"]
+    (runs[1].path / "finished.json").unlink()
+    write_json(runs[1].path / "failed.json", {"update": 1, "sentence": "seed 3 failed"})
+    assert given_up() == []
+    assert noted == ["train"] * 2 + ["evaluate"]
     assert "a: seed 3 failed" in told.said
-    (broken,) = carry_out(steps("a"), place(1, a="1 / 0"), lambda step, seconds: False, Quiet())
-    assert broken.sentence == "ended with status 1"
+    (runs[0].path / "settings.json").write_text("{")
+    assert given_up() == [("train", "ended with status 1")]
+
+
+@pytest.mark.parametrize(
+    ("broken", "fault"), [("os._exit(1)", "ended with status 1"), ("1 / 0", "ended with status 70")]
+)
+def test_a_training_that_ends_before_it_has_a_folder_is_tried_again_and_the_others_go_on(
+    broken, fault, tmp_path, monkeypatch
+):
+    """Real commands: a file of the user's own ends every training, or lets it crash."""
+    own = tmp_path / "own.py"
+    own.write_text(f"""
+import os
+import diamond_attention.command_line as command_line
+def train_command(arguments):
+    {broken}
+command_line.COMMANDS["train"] = train_command
+""")
+    monkeypatch.setattr(extensions, "LOADED", [own])
+    out, told = tmp_path / "out", Told()
+    plan = [Step("a", ("train", "xor", "--out", str(out)), False, 8, out), Step("b", ("list",), False)]
+    ((step, sentence),) = carry_out(plan, Here(), done, told, retries=1)
+    assert (step.group, sentence) == ("a", fault)
+    assert [said for said in told.said if "started again" in said] == [
+        f"`diamond train xor --out {out}` {fault}; it is started again."
+    ]
+    assert any("] list b: " in said for said in told.said)
+    assert not out.exists()
 
 
 def test_how_far_it_is_is_told_in_steps_of_training(tmp_path, monkeypatch, place):
     monkeypatch.setattr("diamond_attention.jobs.carry_out.MEASURE_EVERY", 0.1)
-    metrics = tmp_path / "a" / "seed_0" / "metrics.csv"
-    metrics.parent.mkdir(parents=True)
+    (run,) = create_group(tmp_path / "a", "", Settings(), [0], overwrite=False)
+    write_json(run.path / "finished.json", {"update": 4, "step": 200})
+    metrics = run.path / "metrics.csv"
     half = f"""
 import time
 open({str(metrics)!r}, "w").write("update,step,return\\n1,50,0.5\\n2,100,0.5\\n3,15")

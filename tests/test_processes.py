@@ -1,6 +1,7 @@
 """Several real processes on this machine train one run: they agree, stop together, and survive the loss of one."""
 
 import dataclasses
+import importlib.metadata
 import os
 import re
 import signal
@@ -10,15 +11,22 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from diamond_attention.command_line import run_command
+from diamond_attention.errors import UserError
 from diamond_attention.learning.ppo_settings import PpoSettings
 from diamond_attention.policies.diamond_settings import DiamondSettings
+from diamond_attention.runs import processes
+from diamond_attention.runs import signals as signals_module
+from diamond_attention.runs import train as training
+from diamond_attention.runs.progress import Quiet
 from diamond_attention.runs.settings import Settings
-from diamond_attention.runs.train import train
+from diamond_attention.runs.signals import Interrupted
+from diamond_attention.runs.train import resume, train
 from diamond_attention.worlds.xor import Xor
 
 STEPS = 16
@@ -72,7 +80,7 @@ def group_of(
                 *(sys.executable, "-c", (call or {}).get(index, CALL), *map(str, words)),
                 *(differ or {}).get(index, ()),
                 *joining(index),
-                "--wait=60",
+                "--wait=200",
             ],
             env=environment(index),
             stdout=subprocess.PIPE,
@@ -83,7 +91,7 @@ def group_of(
     ]
 
 
-def ends_of(processes: list[subprocess.Popen], timeout: float = 250) -> list[tuple[int, str, str]]:
+def ends_of(processes: list[subprocess.Popen], timeout: float = 500) -> list[tuple[int, str, str]]:
     until, ends = time.monotonic() + timeout, []
     try:
         for process in processes:
@@ -124,10 +132,68 @@ def one_sentence(errors: str) -> str:
     return errors
 
 
+ADDED = """
+import sys
+import time
+import jax
+jax.config.update("jax_platforms", "cpu")
+port, process, late = map(int, sys.argv[1:])
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, process)
+from adding import LEARNER, METHOD, added, begin, same
+from diamond_attention.runs.learners import Learners
+from diamond_attention.runs.processes import Order, choose_devices, hear, sent_text, tell
+
+used = choose_devices("all")
+assert len(used) == 6
+time.sleep(late * process)
+for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):  # six devices a seed, three, two, one each
+    learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], used)
+    logs = [learners.advance_here(2), learners.advance_here(3)]
+    assert learners.failure is None
+    assert same(learners.fetch_here(), logs, added(seeds)), seeds
+
+# A signal to one, a sentence of the first, and a device that fails in one.
+assert sent_text("from the first" if process == 0 else "") == "from the first"
+assert tell(Order.ADVANCE, 7) == 15 if process == 0 else hear(15) == (Order.ADVANCE, 7)
+def full(stacked, count):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED")
+if process == 1:
+    learners._advance = [full] * len(learners._advance)
+learners.advance_here(1)
+expected = "process 1 of this run could not go on; it says why." if process == 0 else "RESOURCE_EXHAUSTED"
+assert str(learners.failure) == expected
+print("well")
+"""
+
+
+@pytest.mark.parametrize("late", [0, pytest.param(40, marks=pytest.mark.long)])
+def test_numbers_do_not_depend_on_the_processes_that_draw_them(late):
+    """Two real processes of three devices each: seeds apart, shared within a process, and shared between both.
+
+    Also where one needs many seconds more than the other before it can begin, for example to compile.
+    """
+    flags = "--xla_force_host_platform_device_count=3 " + os.environ["XLA_FLAGS"]
+    port = free_port()
+    two = [
+        subprocess.Popen(
+            [sys.executable, "-c", ADDED, str(port), str(process), str(late)],
+            env={**os.environ, "XLA_FLAGS": flags},
+            cwd=Path(__file__).parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in (0, 1)
+    ]
+    ends = ends_of(two)
+    assert [(status, out.splitlines()[-1]) for status, out, _ in ends] == [(0, "well"), (0, "well")], ends
+
+
 @pytest.mark.long
-def test_two_processes_train_each_seed_as_it_would_train_alone(tmp_path):
+@pytest.mark.parametrize("slurm", [False, True])
+def test_two_processes_train_each_seed_as_it_would_train_alone(slurm, tmp_path):
     words = ("train", "xor-demo", *TINY, f"--total-steps={20 * STEPS}", "--checkpoint-every=10", "--seeds=0,1")
-    ends = ends_of(group_of(2, *words, "--out", tmp_path / "both"))
+    ends = ends_of(group_of(2, *words, "--out", tmp_path / "both", slurm=slurm))
     assert [(status, errors) for status, _, errors in ends] == [(0, ""), (0, "")], ends
     assert "finished 2 of 2 seed(s)" in ends[0][1]
     assert "finished" not in ends[1][1]  # one process writes, and says so
@@ -143,6 +209,13 @@ def numbers_in(group: Path, seed: int, update: int) -> dict[str, np.ndarray]:
     return safetensors.numpy.load_file(file)
 
 
+def near(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    """Up to the order in which sums are taken."""
+    return one.keys() == other.keys() and all(
+        np.allclose(one[name], other[name], rtol=1e-3, atol=1e-4) for name in one
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("seeds", "to_the_bit"), [([0, 1, 2, 3], True), ([0, 1], False)])
 def test_two_processes_of_two_devices_each_train_as_four_devices_of_one_process(seeds, to_the_bit, tmp_path):
@@ -154,10 +227,81 @@ def test_two_processes_of_two_devices_each_train_as_four_devices_of_one_process(
     train(dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2), [0], tmp_path / "alone")
     if to_the_bit:
         assert arrays_in(tmp_path / "both", 0, 4) == arrays_in(tmp_path / "alone", 0, 4)
-    both, alone = (numbers_in(tmp_path / name, 0, 4) for name in ("both", "alone"))
-    assert both.keys() == alone.keys()
-    assert all(np.allclose(both[name], alone[name], rtol=1e-3, atol=1e-4) for name in both)
+    assert near(numbers_in(tmp_path / "both", 0, 4), numbers_in(tmp_path / "alone", 0, 4))
     assert checkpoints_of(tmp_path / "both", seeds[-1]) == [2, 4]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("processes", "devices", "seeds"),
+    [(2, 1, [0]), (4, 1, [0, 1]), (3, 1, [0, 1]), (2, 3, [0, 1, 2])],
+    ids=["share a seed", "two share each seed", "one rests", "each is in two parts, one of them shared"],
+)
+def test_processes_that_share_seeds_learn_what_one_device_learns(processes, devices, seeds, tmp_path):
+    words = ("train", "xor-demo", *TINY, f"--total-steps={4 * STEPS}", "--checkpoint-every=2")
+    which = "--seeds=" + ",".join(map(str, seeds))
+    of_each = dict.fromkeys(range(processes), devices)
+    ends = ends_of(group_of(processes, *words, which, "--out", tmp_path / "together", devices=of_each))
+    assert [(status, errors) for status, _, errors in ends] == [(0, "")] * processes, ends
+    settings = dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2)
+    for seed in seeds:
+        train(settings, [seed], tmp_path / f"alone_{seed}")
+        together, alone = (numbers_in(tmp_path / name, seed, 4) for name in ("together", f"alone_{seed}"))
+        assert near(together, alone)
+    if processes * devices // len(seeds) == 1:  # each seed has a device of its own
+        assert all(
+            arrays_in(tmp_path / "together", seed, 4) == arrays_in(tmp_path / f"alone_{seed}", seed, 4)
+            for seed in seeds
+        )
+
+
+def stopped_after(updates: int) -> str:
+    """The command, which says where it begins, and is told to stop when so many updates are done in all."""
+    return f"""
+import diamond_attention.runs.train as training
+from diamond_attention.runs.signals import relay
+loop, advance = training._training_loop, training.Learners.advance
+def and_say(*arguments, done, **named):
+    global reached
+    reached = done
+    print("began at", done, flush=True)
+    return loop(*arguments, done=done, **named)
+def and_stop(self, count):
+    global reached
+    log = advance(self, count)
+    reached += count
+    if reached == {updates}:
+        relay(15)
+    return log
+training._training_loop, training.Learners.advance = and_say, and_stop
+{CALL}"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_run_of_two_processes_goes_on_with_four_and_then_with_one_as_if_nothing_had_been(tmp_path):
+    """All share one seed. Where each begins is said: what began anew would end near the straight one too."""
+    group = tmp_path / "group"
+    words = ("train", "xor-demo", *TINY, f"--total-steps={12 * STEPS}", "--checkpoint-every=4", "--seeds=0")
+    ends = ends_of(group_of(2, *words, "--out", group, call={0: stopped_after(4)}))
+    assert [status for status, _, _ in ends] == [143, 143], ends
+    assert "began at 0" in ends[0][1]
+    assert checkpoints_of(group, 0) == [4]
+    ends = ends_of(group_of(4, "resume", group, "--device=cpu", call={0: stopped_after(8)}))
+    assert [status for status, _, _ in ends] == [143] * 4, ends
+    assert "began at 4" in ends[0][1]
+    assert checkpoints_of(group, 0)[-1] == 8
+    began: list[int] = []
+
+    class Noting(Quiet):
+        def begin(self, what, total, done, unit="steps"):
+            began.append(done)
+
+    resume(group, progress=Noting())
+    assert began == [8 * STEPS]
+    train(dataclasses.replace(SETTINGS, total_steps=12 * STEPS, checkpoint_every=4), [0], tmp_path / "straight")
+    assert near(numbers_in(group, 0, 12), numbers_in(tmp_path / "straight", 0, 12))
 
 
 @pytest.mark.long
@@ -258,6 +402,92 @@ def test_a_signal_to_one_stops_all_and_a_killed_one_ends_all_and_any_number_goes
     assert [status for status, _, _ in ends_of([alone])] == [130]
 
 
+def slowly(name: str, reached: Path) -> str:
+    """The command, where that function of runs/train.py takes three seconds once another process is to stop."""
+    return f"""
+import time
+from pathlib import Path
+import diamond_attention.runs.train as training
+learned = 0
+advance = training.Learners.advance
+def and_learn(self, count):
+    global learned
+    log = advance(self, count)
+    learned = self.noted
+    return log
+training.Learners.advance = and_learn
+room, _, name = "training.{name}".rpartition(".")
+room = eval(room)
+real = getattr(room, name)
+def slow(*arguments, **named):
+    if learned:
+        Path({str(reached)!r}).touch()
+        time.sleep(3)
+    return real(*arguments, **named)
+setattr(room, name, slow)
+{CALL}"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["save_checkpoint", "Metrics.close"])
+def test_a_signal_that_reaches_one_process_later_than_another_cuts_nothing_short(name, tmp_path):
+    """SLURM signals all nodes, but not at once: one may hear from another that it is to stop, and then by itself.
+
+    The first process gets its own signal while it saves, or after that.
+    """
+    group, reached = tmp_path / "group", tmp_path / "reached"
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=50", "--seeds=0,1")
+    two = group_of(2, *words, "--out", group, call={0: slowly(name, reached)})
+    wait_for_checkpoint(group, 2, 0, two)
+    two[1].send_signal(signal.SIGTERM)
+    until = time.monotonic() + 60
+    while not reached.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    two[0].send_signal(signal.SIGTERM)
+    ends = ends_of(two)
+    assert [(status, errors) for status, _, errors in ends] == [(143, ""), (143, "")], ends
+    stopped = int(re.search(r"stopped and saved at update (\d+) of", ends[0][1])[1])
+    assert [checkpoints_of(group, seed)[-1] for seed in (0, 1)] == [stopped, stopped]
+
+
+@pytest.mark.parametrize("when", ["save_checkpoint", "Metrics.close"])
+def test_the_first_signal_to_a_process_is_not_the_second_after_one_that_another_noted(when, tmp_path, monkeypatch):
+    """The same in one process, which hears from `Learners` what others noted; its second signal ends it at once."""
+
+    def and_told_to_stop(self, count):
+        log = advance(self, count)
+        self.noted = signal.SIGTERM
+        return log
+
+    def and_signalled(*arguments, **named):
+        for _ in range(signals):
+            signals_module.relay(signal.SIGTERM)
+        return real(*arguments, **named)
+
+    class EndedAtOnceError(Exception):
+        pass
+
+    def end(status):
+        raise EndedAtOnceError(status)
+
+    advance = training.Learners.advance
+    room, name = (training.Metrics, "close") if when == "Metrics.close" else (training, when)
+    real = getattr(room, name)
+    monkeypatch.setattr(training.Learners, "advance", and_told_to_stop)
+    monkeypatch.setattr(signals_module.os, "_exit", end)
+    monkeypatch.setattr(signals_module.signals_noted, "only_relayed", True)
+    monkeypatch.setattr(room, name, and_signalled)
+    signals = 1
+    with pytest.raises(training.Interrupted) as interrupted:
+        train(SETTINGS, [0], tmp_path / "one")
+    assert interrupted.value.signal_number == signal.SIGTERM
+    assert checkpoints_of(tmp_path / "one", 0) == [1]
+    signals = 2
+    with pytest.raises(EndedAtOnceError, match="143"):
+        train(SETTINGS, [0], tmp_path / "two")
+
+
 @pytest.mark.long
 def test_one_that_only_falls_silent_counts_as_dead_within_a_minute(tmp_path):
     """As a machine that vanishes: its connections stay open, and nothing comes through them."""
@@ -279,6 +509,52 @@ def test_one_that_only_falls_silent_counts_as_dead_within_a_minute(tmp_path):
     assert all(arrays_in(group, seed, checkpoints_of(group, seed)[-1]) for seed in (0, 1))
 
 
+FULL_DEVICE = f"""
+import jax
+import diamond_attention.runs.learners as learners
+advance_here = learners.Learners.advance_here
+def full(stacked, count):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+def and_full_at_last(self, count):
+    self.calls = getattr(self, "calls", 0) + 1
+    if self.calls == 8:
+        self._advance = [full]
+    return advance_here(self, count)
+learners.Learners.advance_here = and_full_at_last
+{CALL}"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_device_that_is_full_ends_all_and_each_says_what_it_knows(which, tmp_path):
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=2", "--seeds=0,1")
+    call = {which: FULL_DEVICE}
+    ends = ends_of(group_of(2, *words, "--out", tmp_path / "group", call=call))
+    assert [status for status, _, _ in ends] == [2, 2], ends
+    assert "the device ran out of memory" in one_sentence(ends[which][2])
+    assert f"process {which} of this run could not go on; it says why." in one_sentence(ends[1 - which][2]) or (
+        which == 0 and "the first process of this run could not go on; it says why." in ends[1][2]
+    )
+    assert checkpoints_of(tmp_path / "group", 0)[-1] > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_device_that_is_full_amid_a_shared_program_ends_all_within_a_minute(which, tmp_path):
+    """The others wait in that program, so they see no more than that it ended."""
+    words = ("train", "xor-demo", *TINY, f"--total-steps={100_000 * STEPS}", "--checkpoint-every=2", "--seeds=0")
+    two = group_of(2, *words, "--out", tmp_path / "group", call={which: FULL_DEVICE})
+    wait_for_checkpoint(tmp_path / "group", 1, 0, [])
+    begun = time.monotonic()
+    ends = ends_of(two)
+    assert time.monotonic() - begun < 60
+    assert [status for status, _, _ in ends] == [1, 1], ends
+    assert "the device ran out of memory in the midst of what several processes compute" in one_sentence(
+        ends[which][2]
+    )
+    assert "another process of this run ended or cannot be reached" in one_sentence(ends[1 - which][2])
+
+
 # --- What can be put right ------------------------------------------------------------------------
 
 
@@ -294,6 +570,7 @@ def other_version(name: str) -> str:
     ("differ", "call", "sentence"),
     [
         ({1: ["--ppo.epochs=3"]}, {}, "ppo.epochs is 3 in process 1 and 1 in process 0; type the same command"),
+        ({1: ["--devices=2"]}, {}, "--devices is 2 in process 1 and None in process 0; type the same command"),
         ({1: ["--seeds=0,1"]}, {}, "--seeds is [0, 1] in process 1 and [0] in process 0; type the same command"),
         ({}, {1: other_version("jax")}, "jax is '9.9' in process 1 and '"),
     ],
@@ -367,6 +644,78 @@ def test_auto_needs_somebody_who_started_the_processes(tmp_path):
     )
     assert answer.returncode == 2, answer
     assert "JAX finds no SLURM, Open MPI or Kubernetes that started this process" in one_sentence(answer.stderr)
+
+
+@pytest.mark.parametrize("asked", ["many", True, 0, -1, 2.5, "2"])
+def test_from_python_devices_are_a_number_or_all(asked, tmp_path):
+    with pytest.raises(UserError, match=f"--devices is '?{asked}'?; it must be a whole number from 1, or all"):
+        train(SETTINGS, [0], tmp_path / "new", devices=asked)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_checkout_that_is_not_installed_can_agree_with_others(monkeypatch):
+    def version(name):
+        if name == "diamond-attention":
+            raise importlib.metadata.PackageNotFoundError
+        return "1.0"
+
+    said: list[str] = []
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(processes, "gathered_texts", lambda text: said.append(text) or [text, text])
+    processes.check_agreement({"total_steps": 1})
+    assert '"diamond-attention": "not installed"' in said[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("INTERNAL: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9", True),
+        ("NCCL operation failed: RESOURCE_EXHAUSTED: out of memory", False),
+        ("INTERNAL: an error nobody has heard of", False),
+    ],
+)
+def test_what_a_library_said_of_a_loss_is_kept(text, lost, monkeypatch):
+    error = jax.errors.JaxRuntimeError(text)
+    with pytest.raises(jax.errors.JaxRuntimeError), processes.among_others():
+        raise error  # there are no others
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with (
+        pytest.raises(processes.LostError if lost else jax.errors.JaxRuntimeError) as raised,
+        processes.among_others(),
+    ):
+        raise error
+    assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Interrupted(15), [(processes.Order.END, 15)]),
+        (UserError("no."), [(processes.Order.END, processes.FAILED)]),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED"), [(processes.Order.END, processes.FAILED)]),
+        (MemoryError(), [(processes.Order.END, processes.FAILED)]),
+        (KeyboardInterrupt(), [(processes.Order.END, processes.FAILED)]),
+        (processes.LostError(), []),
+        (processes.OutOfStepError("why"), []),
+    ],
+)
+@pytest.mark.parametrize("others_are_there", [True, False])
+def test_however_the_first_process_ends_the_others_are_told_if_they_listen(
+    error, told, others_are_there, monkeypatch
+):
+    said: list[tuple[processes.Order, int]] = []
+
+    def tell(order, number=0):
+        said.append((order, number))
+        if not others_are_there:
+            raise processes.LostError
+
+    monkeypatch.setattr(processes, "tell", tell)
+    with pytest.raises(type(error)) as raised, processes.leading():
+        raise error
+    assert raised.value is error
+    assert said == told
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ import pytest
 
 from diamond_attention import command_options
 from diamond_attention.command_line import COMMANDS, run_command
+from diamond_attention.command_options import ReproduceOptions
 from diamond_attention.command_words import parse_train, parse_with_variations
 from diamond_attention.errors import UserError
+from diamond_attention.jobs import here
 from diamond_attention.jobs.contract import Step
 from diamond_attention.learning.registry import METHODS
 from diamond_attention.reproduce import entries, make, plan
@@ -29,6 +31,7 @@ from diamond_attention.reproduce.plan import at_scale, chosen, described, shorte
 from diamond_attention.runs.bundle_format import SHIPPED
 from diamond_attention.runs.files import read_json, write_json
 from diamond_attention.runs.folder import open_run
+from diamond_attention.runs.group import create_group
 from diamond_attention.runs.presets import with_method
 from diamond_attention.runs.rows import append_rows, read_rows
 from diamond_attention.runs.settings import FORMAT, Settings, to_json
@@ -188,6 +191,23 @@ def test_every_time_that_is_known_is_of_a_step_there_is():
 
 def test_latex_is_escaped():
     assert escaped("50 % of a_b × π") == r"50 \% of a\_b $\times$ $\pi$"
+
+
+def test_an_evaluation_that_crashed_is_not_noted_as_played_and_is_played_the_next_time(tmp_path, monkeypatch):
+    words = ("evaluate", str(tmp_path / "a"), "--episodes", "2")
+    create_group(tmp_path / "a", "", Settings(), [0], overwrite=False)
+    steps = [Step("a", words, False, folder=tmp_path / "a")]
+    options = ReproduceOptions(entry="table1", out=tmp_path, retries=0)
+    status = 1
+    monkeypatch.setattr(here, "words_of", lambda words: [sys.executable, "-c", f"import sys; sys.exit({status})"])
+    with pytest.raises(UserError, match="ended with status 1"):
+        make.do(steps, options)
+    assert not plan.is_played(tmp_path / "a", words)
+    assert not (tmp_path / "times.csv").exists()
+    status = 0
+    make.do(steps, options)
+    assert plan.is_played(tmp_path / "a", words)
+    assert (tmp_path / "times.csv").read_text().count("evaluate a") == 1
 
 
 # --- From nothing to a page -----------------------------------------------------------------------

@@ -87,6 +87,23 @@ def test_a_negative_number_is_a_value():
     assert parse_sweep(["spread", "--world.collision-penalty", "-1", "-2.5"])[1][1].values == ("-1", "-2.5")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--devices many", "--devices is 'many'; it must be a whole number from 1, or all."),
+        ("--devices 1 0", "--devices is '0'; it must be a whole number from 1, or all."),
+        ("--coordinator a:1 --processes 2 --process 5", "has no --coordinator; `diamond train` takes it"),
+        ("--coordinator auto", "has no --coordinator; `diamond train` takes it"),
+        ("--process 5", "has no --process; `diamond train` takes it"),
+    ],
+)
+def test_what_a_training_would_refuse_is_refused_before_it_is_printed(words, sentence, tmp_path, capsys):
+    assert run_command(["sweep", "xor", *words.split(), "--out", str(tmp_path / "new"), "--print"]) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
 # --- Drawn ----------------------------------------------------------------------------------------
 
 
@@ -207,6 +224,35 @@ def test_from_python_the_same_training_goes_on_too(half_done):
     assert [run.seed for run in runs] == [0, 1]
     with pytest.raises(UserError, match="already holds 2 run"):
         train(first.options.settings, [0, 1], out / first.name)
+
+
+def test_an_evaluation_that_crashes_is_not_done_and_the_next_time_it_is(half_done, tmp_path, capsys, monkeypatch):
+    line, out, first = half_done
+    line = line.replace("--policy.mask rank none", "--policy.mask rank")
+    own = tmp_path / "own.py"
+    own.write_text("""
+import diamond_attention.evaluation.evaluate as module
+real = module.evaluate
+def evaluate(*arguments, **named):
+    real(*arguments, **named)
+    raise RuntimeError
+module.evaluate = evaluate
+""")
+    (out / first.name).rename(out / "xor")
+    words = ["sweep", *shlex.split(line), "--retries", "0"]
+    try:
+        rows = {run.seed: run.episodes.read_bytes() for run in find_runs([out / "xor"])}
+        open_run(out / "xor" / "seed_1").episodes.unlink()
+        monkeypatch.setattr(extensions, "LOADED", [own])  # by the commands that are started, not here
+        assert run_command(words) == 2
+        assert f"`diamond evaluate {out / 'xor'} --episodes 2` ended with status 70" in capsys.readouterr().err
+        monkeypatch.setattr(extensions, "LOADED", [])
+        assert run_command(words) == 0
+        assert {run.seed: run.episodes.read_bytes() for run in find_runs([out / "xor"])} == rows
+    finally:
+        (out / "xor").rename(out / first.name)
+        for made in (out / "table.md", out / "table.csv"):
+            made.unlink(missing_ok=True)
 
 
 def test_a_table_has_a_line_for_each_combination_the_best_first(half_done, capsys):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from diamond_attention.errors import UserError, printable
 from diamond_attention.jobs.contract import Ending, Place, Running, Step
+from diamond_attention.runs.folder import has_ended, runs_there
 from diamond_attention.runs.metrics import steps_so_far
 from diamond_attention.runs.progress import Progress
 from diamond_attention.runs.signals import Interrupted
@@ -20,8 +21,8 @@ MEASURE_EVERY = 2.0
 REFUSED = 2
 """The status of a command that would be refused again."""
 
-Ended = Callable[[Step, float], bool]
-"""Told of a step that came to its end, and its seconds; whether what it was for is there."""
+Note = Callable[[Step, float], None]
+"""Told of a step that did what it was for, and its seconds."""
 
 
 class Broken(NamedTuple):
@@ -47,9 +48,7 @@ class Lane:
         return not others or (len(others) < at_once and not alone)
 
 
-def carry_out(
-    steps: Sequence[Step], place: Place, ended: Ended, progress: Progress, retries: int = 0
-) -> list[Broken]:
+def carry_out(steps: Sequence[Step], place: Place, note: Note, progress: Progress, retries: int = 0) -> list[Broken]:
     """Runs every command that is not done, and gives back those that were given up; the others do not mind.
 
     A command whose process or machine was lost is started again, `retries` times. Ctrl-C and SIGTERM are told to
@@ -76,7 +75,7 @@ def carry_out(
                     going.remove(lane)
                 elif (ending := lane.running.ending()) is not None:
                     lane.running = None
-                    fault = _fault(lane, ending, ended, tally)
+                    fault = _fault(lane, ending, note, tally)
                     if fault is None:
                         lane.steps.pop(0)
                         lane.tries = 1
@@ -100,7 +99,7 @@ def carry_out(
     return broken
 
 
-def _fault(lane: Lane, ending: Ending, ended: Ended, tally: "Tally") -> str | None:
+def _fault(lane: Lane, ending: Ending, note: Note, tally: "Tally") -> str | None:
     """What was wrong with a lane's command that has ended, if something was."""
     step, seconds = lane.steps[0], time.monotonic() - lane.began
     lines = [printable(line).removeprefix("diamond: ") for line in ending.said.splitlines() if line.strip()]
@@ -108,14 +107,31 @@ def _fault(lane: Lane, ending: Ending, ended: Ended, tally: "Tally") -> str | No
         return f"was refused: {lines[-1] if lines else 'it did not say why'}"
     for line in lines:
         tally.say(f"{step.group}: {line}")
-    # A seed that failed, with status 1, is a result: it stands in the table as failed. So is a crash of Python, which
-    # leaves no result.
-    if ending.status in (0, 1) and ended(step, seconds):
+    if came_to_its_end(step, ending.status):
+        note(step, seconds)
         tally.finishes(step, seconds)
         return None
     if ending.status is None:
         return "was lost with the machine or the process that ran it"
     return f"was killed by signal {-ending.status}" if ending.status < 0 else f"ended with status {ending.status}"
+
+
+def came_to_its_end(step: Step, status: int | None) -> bool:
+    """Whether a command that ended with this status did what it was for.
+
+    A seed that failed, with status 1, is a result: it stands in the table as failed. A crash leaves none.
+    """
+    if status not in (0, 1):
+        return False
+    if step.folder is None:
+        return status == 0
+    try:
+        runs = runs_there(step.folder)
+    except UserError:  # what is there cannot be read, as after a disk was full
+        return False
+    if step.work:
+        return bool(runs) and all(map(has_ended, runs))
+    return status == 0 or any(run.failure is not None for run in runs)
 
 
 def complain(broken: Sequence[Broken]) -> None:

@@ -18,9 +18,9 @@ class Step:
     """What follows `diamond`. It may be repeated: what was cut off goes on, and what is done is not done again."""
     done: bool
     work: int = 0
-    """Of a training, the steps it is long; to say how much is left."""
+    """Of a training, the steps it is long; to say how much is left. Of anything else 0."""
     folder: Path | None = None
-    """Of a training, where its runs are."""
+    """Where its runs are, if it is about runs."""
 
     @property
     def alone(self) -> bool:

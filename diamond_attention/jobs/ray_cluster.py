@@ -99,11 +99,9 @@ class Task:
         import ray
         from ray import exceptions
 
-        ready, _ = ray.wait([self._reference], timeout=0)
-        if not ready:
-            return None
         try:
-            return Ending(*ray.get(self._reference))
+            ready, _ = ray.wait([self._reference], timeout=0)
+            return Ending(*ray.get(self._reference)) if ready else None
         except exceptions.TaskCancelledError:
             return Ending(None, "")
         except (exceptions.RayTaskError, exceptions.RaySystemError) as error:

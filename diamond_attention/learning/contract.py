@@ -107,4 +107,4 @@ class Method(NamedTuple):
     described: Callable[[KindSettings, World], Described] | None = None
     """What readers call it with its own kind of policy, in that world; by default they call it by the policy."""
     saved_part: Callable[[Learner, LearnerState], LearnerState] | None = None
-    """What of a state a checkpoint keeps, the rest being None: all zero in a run that is resumed. By default all."""
+    """What of a state a checkpoint keeps, the rest being None: zero where a run begins or goes on. By default all."""

@@ -12,7 +12,7 @@ from diamond_attention.jobs.contract import Step
 from diamond_attention.jobs.places import place_for
 from diamond_attention.reproduce.entries import Group, Wanted
 from diamond_attention.reproduce.plan import Scale, note_played, runs_in
-from diamond_attention.runs.folder import Run, find_runs, has_ended
+from diamond_attention.runs.folder import Run
 from diamond_attention.runs.progress import choose_progress
 from diamond_attention.runs.rows import append_rows
 
@@ -37,19 +37,16 @@ def do(steps: Sequence[Step], options: ReproduceOptions) -> None:
     if all(step.done for step in steps):
         return
     with place_for(options, options.out) as place:
-        ended = partial(note_ended, options.out, options.scale)
-        broken = carry_out(steps, place, ended, choose_progress(quiet=False), options.retries)
+        note = partial(note_ended, options.out, options.scale)
+        broken = carry_out(steps, place, note, choose_progress(quiet=False), options.retries)
     complain(broken)
 
 
-def note_ended(out: Path, scale: Scale, step: Step, seconds: float) -> bool:
-    """Notes that a step came to its end; whether it did what it was for."""
-    if step.folder is not None and not all(map(has_ended, find_runs([step.folder]))):
-        return False
+def note_ended(out: Path, scale: Scale, step: Step, seconds: float) -> None:
+    """Notes that a step did what it was for, and how long it took."""
     if step.words[0] == "evaluate":
         note_played(out / step.group, step.words)
     append_rows(out / "times.csv", [{"scale": scale, "what": step.what, "seconds": round(seconds, 1)}])
-    return True
 
 
 # --- Gathering ------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def plan(entry: Entry, wanted: Sequence[Wanted], scale: Scale, seeds: Sequence[i
         yield train_step(each.group, scale, seeds or seeds_of(each.group, scale), folder)
         for play in each.plays:
             words = ("evaluate", str(folder), *at_scale(play, scale))
-            yield Step(each.group.name, words, is_played(folder, words))
+            yield Step(each.group.name, words, is_played(folder, words), folder=folder)
     device = "gpu" if scale == "full" else "cpu"
     for command in entry.commands:
         if scale == "smoke" and command[0] == "bench":  # which measures for minutes

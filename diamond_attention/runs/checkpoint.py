@@ -154,8 +154,13 @@ def load_checkpoint(path: Path, shapes: LearnerState, saved: LearnerState | None
     arrays = read_arrays(path / "state.safetensors", wanted, description["sha256"])
     if int(arrays["update"]) != description["update"]:
         raise CheckpointError(f"{path / 'state.safetensors'} and the state.json beside it are of different updates.")
+    return with_zeros(arrays, shapes)
+
+
+def with_zeros(saved: Mapping[str, Any], shapes: LearnerState) -> LearnerState:
+    """The learner of what a checkpoint holds; the rest is zero."""
     leaves = [
-        arrays[name] if name in arrays else np.zeros(leaf.shape, leaf.dtype)
+        saved[name] if name in saved else np.zeros(leaf.shape, leaf.dtype)
         for name, leaf in named_arrays(shapes).items()
     ]
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)

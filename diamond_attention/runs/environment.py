@@ -16,23 +16,25 @@ def describe_environment() -> dict[str, Any]:
     """Versions, commit and device: what a reader needs to run it again."""
     device = jax.devices()[0]
     names = ("diamond-attention", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors")
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "device": f"{device.platform}: {device.device_kind}",
         "cpu_cores": len(os.sched_getaffinity(0)),
-        "versions": versions,
+        "versions": {name: installed_version(name) for name in names},
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "commit": source_commit(),
         "command": ["diamond", *sys.argv[1:]],
     }
+
+
+def installed_version(name: str) -> str:
+    """Of a package; a checkout runs without being installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def source_commit() -> str:

@@ -170,6 +170,11 @@ def find_runs(paths: Iterable[Path | str], world: World | None = None) -> list[R
     return runs
 
 
+def runs_there(folder: Path) -> list[Run]:
+    """The runs of a group, in order of seed; none where nothing was begun."""
+    return [open_run(member) for member in seeds_in(folder) if is_run(member)]
+
+
 def is_run(folder: Path) -> bool:
     return (folder / "settings.json").exists() or (folder / "policy.json").exists()
 

@@ -5,10 +5,9 @@ nothing.
 """
 
 import enum
-import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
@@ -16,22 +15,44 @@ import numpy as np
 from jax.experimental.multihost_utils import broadcast_one_to_all, process_allgather
 
 from diamond_attention.errors import UserError, shown
-from diamond_attention.runs.environment import source_commit
+from diamond_attention.runs.environment import installed_version, source_commit
 from diamond_attention.runs.signals import Interrupted
 
 FAILED = -1
-SIGNS_OF_LOSS = ("gloo", "nccl", "unavailable", "connection", "socket", "heartbeat", "deadline_exceeded", "aborted")
+SIGNS_OF_LOSS = ("gloo", "nccl", "unavailable", "connection", "heartbeat", "deadline_exceeded")
 """What is in the text of a collective's error when another process is gone, in small letters."""
+SIGNS_OF_A_FULL_DEVICE = ("resource_exhausted", "out of memory")
+LONGEST_REASON = 200
 
 
 class LostError(Exception):
     """Another process of the run ended, or cannot be reached."""
 
-    def __init__(self) -> None:
+    def __init__(self, reason: str = "") -> None:
+        """`reason`: what the library said, which may know better."""
         super().__init__(
             "another process of this run ended or cannot be reached; what was saved is whole, and `diamond resume` "
-            "goes on with any number of processes."
+            f"goes on with any number of processes{in_brackets(reason)}."
         )
+
+
+class OutOfStepError(Exception):
+    """This process failed where others wait for it. They cannot be told, but see that it ends."""
+
+    def __init__(self, reason: str) -> None:
+        full = is_full(reason)
+        why = "the device ran out of memory" if full else "the device could not go on"
+        what = "train fewer seeds or teams at once, or on more devices" if full else "what was saved is whole"
+        super().__init__(f"{why} in the midst of what several processes compute; {what}{in_brackets(reason)}.")
+
+
+def in_brackets(reason: str) -> str:
+    short = " ".join(reason.split())[:LONGEST_REASON]
+    return f" ({short})" if short else ""
+
+
+def is_full(reason: str) -> bool:
+    return any(sign in reason.lower() for sign in SIGNS_OF_A_FULL_DEVICE)
 
 
 class Order(enum.IntEnum):
@@ -54,8 +75,9 @@ def among_others() -> Iterator[None]:
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-        if jax.process_count() > 1 and any(sign in str(error).lower() for sign in SIGNS_OF_LOSS):
-            raise LostError from None
+        text = str(error)
+        if jax.process_count() > 1 and not is_full(text) and any(sign in text.lower() for sign in SIGNS_OF_LOSS):
+            raise LostError(text) from error
         raise
 
 
@@ -107,11 +129,11 @@ def leading() -> Iterator[None]:
     """However the first process ends, short of being killed, the others end with it."""
     try:
         yield
-    except Interrupted as interrupted:
-        tell(Order.END, interrupted.signal_number)
-        raise
-    except UserError:
-        tell(Order.END, FAILED)
+    except (LostError, OutOfStepError):
+        raise  # they do not listen
+    except BaseException as error:
+        with suppress(LostError):  # which says less than what happened here
+            tell(Order.END, error.signal_number if isinstance(error, Interrupted) else FAILED)
         raise
     tell(Order.END)
 
@@ -123,7 +145,7 @@ def check_agreement(asked: Mapping[str, Any]) -> None:
     """Raises UserError, in every process, unless all run the same versions and were asked for the same."""
     if jax.process_count() == 1:
         return
-    versions = {name: importlib.metadata.version(name) for name in ("diamond-attention", "jax", "jaxlib")}
+    versions = {name: installed_version(name) for name in ("diamond-attention", "jax", "jaxlib")}
     own = {"versions": {**versions, "the source's commit": source_commit()}, "asked": dict(asked)}
     first, *others = map(json.loads, gathered_texts(json.dumps(own)))
     for index, other in enumerate(others, 1):
@@ -138,6 +160,7 @@ def check_agreement(asked: Mapping[str, Any]) -> None:
 
 def choose_devices(asked: int | str | None) -> tuple[jax.Device, ...]:
     """The devices to train on: so many of each process, or all; none where it is the one that JAX computes on."""
+    _check_devices(asked)
     if asked is None and jax.process_count() == 1:
         return ()
     of_process: dict[int, list[jax.Device]] = {}
@@ -150,8 +173,8 @@ def choose_devices(asked: int | str | None) -> tuple[jax.Device, ...]:
                 f"process {index} has {number} device(s) and process 0 has {numbers[0]}; let all see as many, "
                 "for example with CUDA_VISIBLE_DEVICES."
             )
-    wanted = numbers[0] if asked in (None, "all") else int(str(asked))
-    if not 1 <= wanted <= numbers[0]:
+    wanted = asked if isinstance(asked, int) else numbers[0]
+    if wanted > numbers[0]:
         kind = jax.devices()[0].platform
         raise UserError(
             f"--devices is {shown(asked)}, and JAX finds {numbers[0]} here ({kind}); name at most as many, or all."
@@ -159,3 +182,10 @@ def choose_devices(asked: int | str | None) -> tuple[jax.Device, ...]:
     if wanted == 1 and jax.process_count() == 1:
         return ()
     return tuple(device for index in sorted(of_process) for device in of_process[index][:wanted])
+
+
+def _check_devices(asked: int | str | None) -> None:
+    """Raises UserError where that is no number of devices; whether there are so many is another question."""
+    number = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1
+    if not (number or asked is None or asked == "all"):
+        raise UserError(f"--devices is {shown(asked)}; it must be a whole number from 1, or all.")

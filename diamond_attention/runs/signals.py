@@ -19,7 +19,8 @@ class signals_noted:  # noqa: N801 - reads as a phrase where it is used
     only_relayed = False
     """In a process that is watched (process_group.py) they come through `relay`, each once, whoever was sent them."""
     relayed: list[int] | None = None
-    """The list that `relay` is to add to, while there is one."""
+    """The list that `relay` adds to, once there is one. It stays when the work is done: a signal that reaches one
+    process of a run later than another must not cut short what is still being written."""
 
     def __enter__(self) -> list[int]:
         noted: list[int] = []
@@ -39,13 +40,12 @@ class signals_noted:  # noqa: N801 - reads as a phrase where it is used
         return noted
 
     def __exit__(self, *_: object) -> None:
-        signals_noted.relayed = None
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
 
 def relay(number: int) -> None:
-    """A signal that reached this process in another way, in any thread."""
+    """A signal that reached this process in another way, in any thread; its second ends it at once."""
     noted = signals_noted.relayed
     if noted is None or noted:
         os._exit(128 + number)

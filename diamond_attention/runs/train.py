@@ -21,9 +21,16 @@ from diamond_attention.errors import UserError, shown
 from diamond_attention.learning.contract import LearnerState
 from diamond_attention.learning.devices import parts_of
 from diamond_attention.learning.seeds import MOST_UPDATES_PER_CALL, name_of_failure
+from diamond_attention.runs.arrays import named_arrays
 from diamond_attention.runs.assemble import begin_learning, build_learner, method_of, saved_part, shape_of_learner
 from diamond_attention.runs.bundle import PolicyAt, bundle_files
-from diamond_attention.runs.checkpoint import checkpoint_files, list_checkpoints, prune_checkpoints, save_checkpoint
+from diamond_attention.runs.checkpoint import (
+    checkpoint_files,
+    list_checkpoints,
+    prune_checkpoints,
+    save_checkpoint,
+    with_zeros,
+)
 from diamond_attention.runs.files import DiskError, write_json
 from diamond_attention.runs.folder import Run, group_folder, open_group
 from diamond_attention.runs.group import check_free, create_group, exclusive, settle, was_begun
@@ -36,6 +43,7 @@ from diamond_attention.runs.processes import (
     check_agreement,
     choose_devices,
     hear,
+    is_full,
     leading,
     leads,
     sent,
@@ -78,8 +86,8 @@ def train(
     if go_on and overwrite:
         raise UserError("--resume and --overwrite contradict each other; leave one of them out.")
     check_seeds(seeds, f"seeds is {shown(seeds)}")
-    used = choose_devices(devices)
     check_agreement({**dict(flat(to_json(settings))), "--seeds": list(seeds), "--devices": devices})
+    used = choose_devices(devices)
     if not leads():
         _follow(used, settings)
         return []
@@ -137,8 +145,8 @@ def resume(
     progress: Progress | None = None,
 ) -> list[Run]:
     """Continues a group from the newest checkpoint that all of its seeds have; on any number of devices."""
-    used = choose_devices(devices)
     check_agreement({"--devices": devices})
+    used = choose_devices(devices)
     if not leads():
         _follow(used, None, world)
         return []
@@ -200,8 +208,7 @@ def _training_loop(
             step, state = done * steps_per_update, every_state[i]
             score = float(np.mean(scores[i])) if scores[i] else None
             beside = _bundle(runs[i], state, step, environments[i])
-            saved = saved_part(settings, state)
-            save_checkpoint(runs[i].checkpoints, saved, step=step, score=score, beside=beside)
+            save_checkpoint(runs[i].checkpoints, state, step=step, score=score, beside=beside)
             if done % settings.checkpoint_every == 0:
                 scores[i].clear()
         for i in going:
@@ -209,15 +216,15 @@ def _training_loop(
 
     progress.begin(f"training {_names(runs)}", total * steps_per_update, done * steps_per_update)
 
+    # What other processes noted is kept apart: a first signal to this one must not count as its second.
     with signals_noted() as noted:
-        while done < total and len(failed) < len(runs) and not noted:
+        while done < total and len(failed) < len(runs) and not (noted or learners.noted):
             # Update on the device, stopping where a checkpoint is due.
             until_checkpoint = settings.checkpoint_every - done % settings.checkpoint_every
             count = min(updates_per_call, until_checkpoint, total - done)
             started = time.perf_counter()
             log = _on_device(lambda: learners.advance(count), settings)  # noqa: B023 - called at once
             elapsed = time.perf_counter() - started
-            noted += [learners.noted] if learners.noted else []
 
             # One row an update and seed.
             for row_number in range(count):
@@ -252,7 +259,8 @@ def _training_loop(
                 save()
             progress.advance(done * steps_per_update, _shown(settings.world, log, count, failed))
 
-        interrupted = bool(noted) and done < total and len(failed) < len(runs)
+        signal_number = noted[0] if noted else learners.noted
+        interrupted = bool(signal_number) and done < total and len(failed) < len(runs)
         if interrupted and done % settings.checkpoint_every:
             save()
 
@@ -262,7 +270,7 @@ def _training_loop(
         progress.end(
             f"stopped and saved at update {done} of {total}; continue with: diamond resume {runs[0].path.parent}"
         )
-        raise Interrupted(noted[0])
+        raise Interrupted(signal_number)
     for i, run in enumerate(runs):
         if i not in failed:
             write_json(run.path / "finished.json", {"update": done, "step": done * steps_per_update})
@@ -280,8 +288,7 @@ def _on_device(work: Callable[[], Log], settings: Settings) -> Log:
     try:
         return work()
     except jax.errors.JaxRuntimeError as error:
-        full = "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
-        if not full or jax.process_count() > 1:  # of several, the others wait for this one and must not be told more
+        if not is_full(str(error)):
             raise
         lower = f"lower {large_settings(settings)} or the number of seeds"
         raise UserError(f"the device ran out of memory; {lower}.") from None
@@ -325,9 +332,17 @@ def _begin(used: Sequence[jax.Device], settings: Settings, states: list[LearnerS
     tell(Order.BEGIN, len(states))
     if jax.process_count() > 1:
         sent_text(json.dumps(to_json(settings)))
-        # Sent rather than made anew: devices that share a seed must begin with the same bits.
-        states = [sent(jax.device_get(state), source=0) for state in states]
+        states = [_sent_by_the_first(settings, jax.device_get(state)) for state in states]
     return Learners(method_of(settings), build_learner(settings), states, used)
+
+
+def _sent_by_the_first(settings: Settings, state: LearnerState) -> LearnerState:
+    """A state to begin with, not made anew: devices that share a seed must begin with the same bits.
+
+    Only what a checkpoint keeps of it, since the rest is zero, and may be gigabytes.
+    """
+    part = sent(saved_part(settings, state), source=0)
+    return with_zeros(named_arrays(part), shape_of_learner(settings))
 
 
 def _follow(used: Sequence[jax.Device], settings: Settings | None, world: World | None = None) -> None:
@@ -340,7 +355,7 @@ def _follow(used: Sequence[jax.Device], settings: Settings | None, world: World 
                 described = sent_text("")
                 settings = settings or from_json(json.loads(described), world)
                 shapes = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape_of_learner(settings))
-                states = [sent(shapes, source=0) for _ in range(number)]
+                states = [_sent_by_the_first(settings, shapes) for _ in range(number)]
                 learners = Learners(method_of(settings), build_learner(settings), states, used)
             elif order is Order.END or learners is None:
                 break
@@ -348,6 +363,8 @@ def _follow(used: Sequence[jax.Device], settings: Settings | None, world: World 
                 learners.advance_here(number)
             else:
                 learners.fetch_here()
+    if learners is not None and learners.failure is not None:
+        raise learners.failure
     if number == FAILED:
         raise UserError("the first process of this run could not go on; it says why.")
     if number:

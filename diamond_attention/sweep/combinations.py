@@ -20,11 +20,13 @@ from diamond_attention.command_options import MOST_RUNS, SweepOptions, TrainOpti
 from diamond_attention.command_words import known_preset, parse_options, parse_train
 from diamond_attention.errors import UserError, shown
 from diamond_attention.jobs.contract import Words
+from diamond_attention.process_group import devices_asked
 from diamond_attention.runs.settings import flat, to_json
 
 PRESET = "preset"
 """The axis of the words before the first option."""
 OWN = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(SweepOptions) if field.name != "presets"}
+OF_PROCESSES = ("--coordinator", "--processes", "--process", "--wait")
 YES_AND_NO = ("yes", "no")
 MANY_RUNS = 100
 """Combinations that take more than a few seconds to check."""
@@ -71,6 +73,11 @@ def parse_sweep(arguments: Sequence[str]) -> tuple[SweepOptions, list[Axis]]:
             own += [option, *values]
         elif option == "--overwrite":
             raise UserError("`diamond sweep` replaces nothing, so it has no --overwrite; name another --out.")
+        elif option in OF_PROCESSES:
+            raise UserError(
+                f"`diamond sweep` starts each training as one process, so it has no {option}; "
+                "`diamond train` takes it, and --on ray has several machines."
+            )
         else:
             axes.setdefault(option, []).extend(values)
     options = parse_options(SweepOptions, [*presets, *own], "sweep")
@@ -212,7 +219,9 @@ def _combination(axes: Sequence[Axis], values: Values, labels: Sequence[str]) ->
         if axis.varies
     }
     name = _name(varied) or preset
-    return Combination(name, varied, (preset, *words), parse_train(preset, words, "sweep"))
+    options = parse_train(preset, words, "sweep")
+    devices_asked(options.devices)
+    return Combination(name, varied, (preset, *words), options)
 
 
 def _flags(preset: str, words: Sequence[str], answers: Sequence[tuple[str, str]]) -> list[str]:

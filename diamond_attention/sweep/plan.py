@@ -13,9 +13,7 @@ from diamond_attention.runs.folder import (
     check_same_seeds,
     check_same_training,
     has_ended,
-    is_run,
-    open_run,
-    seeds_in,
+    runs_there,
 )
 from diamond_attention.runs.restore import sources_of
 from diamond_attention.runs.trackers.registry import check_trackers
@@ -38,12 +36,13 @@ def plan(combinations: Sequence[Combination], options: SweepOptions, seeds: Sequ
         yield Step(each.name, ("train", *each.words, *asked), trained, work, folder)
         where = () if each.options.device is None else ("--device", each.options.device)
         played = trained and all(is_played(run, options.episodes) for run in runs)
-        yield Step(each.name, ("evaluate", str(folder), "--episodes", str(options.episodes), *where), played)
+        words = ("evaluate", str(folder), "--episodes", str(options.episodes), *where)
+        yield Step(each.name, words, played, folder=folder)
 
 
 def runs_in(folder: Path, of: Combination, seeds: Sequence[int]) -> list[Run]:
     """The runs of a combination. Another training in its folder is refused."""
-    runs = [open_run(member) for member in seeds_in(folder) if is_run(member)]
+    runs = runs_there(folder)
     for run in runs:
         check_same_training(run, of.options.settings)
         check_same_seeds(run, seeds, "name another folder with --out")

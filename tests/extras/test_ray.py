@@ -45,7 +45,7 @@ class Cluster:
         self.head = self.node(*head)
         until(lambda: self.answers(), beside=self.head)
         self.other = self.node(f"--address={self.address}")
-        until(lambda: self.cpus() == 2, beside=self.other)
+        until(lambda: self.resource("CPU") == 2, beside=self.other)
 
     def node(self, *words: str) -> subprocess.Popen:
         own = [f"--node-ip-address={LOOPBACK}", "--num-cpus=1", "--num-gpus=0", "--object-store-memory=100000000"]
@@ -60,9 +60,10 @@ class Cluster:
         with socket.socket() as one:
             return one.connect_ex((host, int(port))) == 0
 
-    def cpus(self) -> float:
+    def resource(self, name: str) -> float:
         asks = (
-            "import ray; ray.init(logging_level='ERROR', log_to_driver=False); print(ray.cluster_resources()['CPU'])"
+            "import ray; ray.init(logging_level='ERROR', log_to_driver=False); "
+            f"print(ray.cluster_resources().get({name!r}, 0))"
         )
         answer = subprocess.run(
             [sys.executable, "-c", asks], env=self.environment, capture_output=True, text=True, timeout=60
@@ -177,6 +178,36 @@ def test_ctrl_c_saves_on_every_machine_and_the_paper_goes_through_the_same_door(
     assert len(find_runs([tmp_path / "made" / "xor_rank_2x2"])) == 1
 
 
+def environment_of(process: int) -> dict[str, str]:
+    entries = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+@pytest.mark.timeout(600)
+def test_commands_that_take_half_a_gpu_share_one_and_its_memory(cluster, tmp_path):
+    """GPUs that Ray counts and nobody has: two of them, so four commands at a time, and a fifth waits."""
+    node = cluster.node(f"--address={cluster.address}", "--num-cpus=4", "--num-gpus=2")
+    try:
+        until(lambda: cluster.resource("GPU") == 2, beside=node)
+        out = tmp_path / "out"
+        rates = ("1e-4", "2e-4", "3e-4", "4e-4", "5e-4")
+        words = ["xor", *SMALL, "--total-steps", "1000000000", "--ppo.learning-rate", *rates, "--out", str(out)]
+        sweep = cluster.start("sweep", *words, "--on", "ray", "--gpus", "0.5")
+        folders = [out / f"learning-rate={rate}" for rate in rates]
+        until(lambda: sum(command_for(folder) is not None for folder in folders) == 4, 200, sweep)
+        environments = [environment_of(command) for command in map(command_for, folders) if command is not None]
+        assert sorted(each["CUDA_VISIBLE_DEVICES"] for each in environments) == ["0", "0", "1", "1"]
+        assert {each["XLA_PYTHON_CLIENT_MEM_FRACTION"] for each in environments} == {"0.450"}
+        assert command_for(folders[-1]) is None
+        sweep.send_signal(signal.SIGINT)
+        said, _ = sweep.communicate(timeout=120)
+        assert sweep.returncode == 128 + signal.SIGINT, said
+    finally:
+        node.terminate()
+        node.wait(timeout=60)
+    until(lambda: cluster.resource("GPU") == 0)
+
+
 @pytest.mark.timeout(900)
 def test_a_sweep_outlives_a_killed_worker_and_a_killed_node(cluster, tmp_path):
     """Both trainings go on from their checkpoints, and end with the bits of one that nobody disturbed.
@@ -223,3 +254,23 @@ def test_a_sweep_outlives_a_killed_worker_and_a_killed_node(cluster, tmp_path):
     said, _ = again.communicate(timeout=120)
     assert again.returncode == 0, said
     assert "0 to do" in said
+
+
+@pytest.mark.timeout(600)
+def test_a_cluster_that_is_lost_is_one_sentence_and_what_is_done_is_kept(tmp_path):
+    """The head, and with it all of a cluster of its own."""
+    with tempfile.TemporaryDirectory(prefix="ray_", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        cluster = Cluster(folder)
+        out = tmp_path / "out"
+        try:
+            words = ["xor", *SMALL, "--total-steps", "1000000000", "--out", str(out), "--on", "ray"]
+            sweep = cluster.start("sweep", *words)
+            until(lambda: command_for(out / "xor") is not None, 200, sweep)
+            command = command_for(out / "xor")
+            cluster.head.terminate()
+            said, _ = sweep.communicate(timeout=200)
+        finally:
+            cluster.end()
+    assert sweep.returncode == 2, said
+    assert "was lost with the machine or the process that ran it; what is done is kept" in said.splitlines()[-1]
+    until(lambda: not lives(command), 60)
