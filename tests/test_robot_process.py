@@ -17,9 +17,10 @@ from diamond_attention.errors import UserError
 from diamond_attention.robot import body, command
 from diamond_attention.robot.body import GoneError
 from diamond_attention.robot.message import Said, Seal
+from diamond_attention.robot.peers import HEARD, OLD
 from diamond_attention.robot.process import MISSED, SENT, run_at_rate
 from diamond_attention.robot.robot import Robot
-from diamond_attention.robot.senses import WORLDS
+from diamond_attention.robot.senses import WORLDS, Senses
 from diamond_attention.robot.transports import Transport, addresses
 
 ROOT = Path(__file__).parents[1]
@@ -233,6 +234,43 @@ def test_every_start_has_a_higher_epoch_than_the_last_one(tmp_path):
         epoch("--starts", counter)
     assert epoch("--epoch", 7) == 7
     assert epoch() < epoch()  # by the clock
+
+
+def test_a_robot_that_was_killed_is_heard_at_once_after_its_next_start_and_its_earlier_lives_never(tmp_path):
+    """Over UDP: each life counts itself with --starts; an older counter is as a message that is sent again."""
+    own, other = free_port(), free_port()
+    listening = Robot(Agent.load("spread"), 0, Seal(bytes.fromhex(KEY), "fleet"), epoch=1)
+    ear, counter = addresses((LOOPBACK, own), []), tmp_path / "starts"
+    counter.write_text("6\n")
+
+    def live(steps):
+        """So many steps of one life, which ends by SIGKILL; what became of each of its messages."""
+        peer = start(
+            "spread", "--number", 1, "--listen", f"{LOOPBACK}:{other}", "--peers", f"{LOOPBACK}:{own}",
+            "--in-step", "--starts", counter,
+        )  # fmt: skip
+        assert json.loads(peer.stdout.readline()) == {"listening": 1}
+        became = []
+        for _ in range(steps):
+            tell(peer, SENSED)
+            peer.stdout.readline()
+            before = listening.counts.copy()
+            listening.speak(Senses(*SENSED.values()))
+            said = listening.hear(ear.receive(5))
+            listening.decide()
+            became.append((said.epoch, said.step, *(listening.counts - before)))
+            tell(peer, {"heard": []})
+            peer.stdout.readline()
+        peer.kill()
+        peer.wait()
+        return became
+
+    assert live(3) == [(7, step, HEARD) for step in range(3)]
+    assert live(2) == [(8, step, HEARD) for step in range(2)]  # from its first message on
+    counter.write_text("6\n")  # as where a robot is set back to an older state
+    assert live(2) == [(7, step, OLD) for step in range(2)]
+    assert counter.read_text() == "7\n"
+    assert [(peer.said.epoch, peer.said.step) for peer in listening.peers.present(listening.step)] == [(8, 1)]
 
 
 # --- At a fixed rate ------------------------------------------------------------------------------
