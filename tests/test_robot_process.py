@@ -273,6 +273,39 @@ def test_a_robot_that_was_killed_is_heard_at_once_after_its_next_start_and_its_e
     assert [(peer.said.epoch, peer.said.step) for peer in listening.peers.present(listening.step)] == [(8, 1)]
 
 
+def kilobytes_of(process):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def test_a_robot_of_thirty_two_does_not_grow_once_it_has_settled():
+    """`diamond agent` with 31 peers' datagrams a step: 300 steps to settle, then three times as many."""
+    own, other, peers = free_port(), free_port(), range(1, 32)
+    robot = start(
+        "spread-floor", "--number", 0, "--listen", f"{LOOPBACK}:{own}", "--peers", f"{LOOPBACK}:{other}", "--in-step",
+    )  # fmt: skip
+    network, seal = addresses((LOOPBACK, other), [(LOOPBACK, own)]), Seal(bytes.fromhex(KEY), "fleet")
+    sensed = {"own": [0.0] * 4, "tasks": [[0.1 * peer, -0.1 * peer] for peer in range(32)]}
+    robot.stdout.readline()
+    held = []
+    for step in range(1200):
+        tell(robot, sensed)
+        robot.stdout.readline()
+        network.receive(5)
+        for peer in peers:
+            network.send(
+                seal.write(Said(peer, 1, step, (peer + step) % 32 / 32, (0.1 * peer, 0.01 * step, 0.0, 0.0)))
+            )
+        tell(robot, {"heard": [[peer, step] for peer in peers]})
+        answer = json.loads(robot.stdout.readline())
+        if step in (300, 1199):
+            held.append(kilobytes_of(robot))
+    assert answer["counts"] == {HEARD: 31 * 1200, SENT: 1200, "undelivered": 0}
+    robot.stdin.close()
+    assert robot.wait(timeout=10) == 0
+    assert held[1] - held[0] < 300, held
+
+
 # --- At a fixed rate ------------------------------------------------------------------------------
 
 
