@@ -7,8 +7,8 @@ from diamond_attention.fleet.crew import Crew
 from diamond_attention.fleet.field import Field
 from diamond_attention.runs.progress import Progress
 
-SETTLED = 0.1
-"""Of the steps: after these a robot's process has all the memory that it needs, if there are hundreds."""
+PARTS = 10
+"""Of the steps: after each is looked how much memory robots hold, which says whether it still grows."""
 
 
 def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], progress: Progress) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
     """
     killed: list[int] = []
     coming: list[int] = []
-    memory: dict[str, float | None] = {}
+    memory: list[float | None] = []
     stopped = False
     progress.begin("fleet", field.steps, 0, "steps of the fleet")
     try:
@@ -39,12 +39,11 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
                 progress.say(f"step {field.step}: nobody is left")
                 break
             _one_step(field, crew, coming)
-            if field.step == round(SETTLED * field.steps):
-                memory["MB of the largest robot, settled"] = crew.memory()
+            if PARTS * field.step // field.steps > PARTS * (field.step - 1) // field.steps:
+                memory.append(crew.memory())
             progress.advance(field.step, {"score": field.found()["score"]})
     except KeyboardInterrupt:
         stopped = True
-    memory["MB of the largest robot, at the end"] = crew.memory()
     return {
         **field.found(),
         "episodes": field.episodes,
@@ -55,7 +54,7 @@ def play(field: Field, crew: Crew, join: Sequence[int], kill: Sequence[int], pro
         "killed": killed,
         "messages": dict(crew.counts()),
         "deadlines missed by the world": crew.late,
-        **{name: round(value, 1) for name, value in memory.items() if value is not None},
+        "MB of the largest robot, after each tenth": [round(each, 1) for each in memory if each is not None],
     }
 
 
