@@ -17,7 +17,7 @@ from pathlib import Path
 
 CORES, RATE, MINUTES = 2, 10, 10
 """A step with 31 peers costs about 2 ms of a core, the robot's share of the world included, so 32 robots need two
-thirds of one. Ten steps a second is what the policy was trained for."""
+thirds of a core. Ten steps a second is what the policy was trained for."""
 
 
 def main() -> None:

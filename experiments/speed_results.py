@@ -104,7 +104,8 @@ def deployed() -> str:
     """Decisions without JAX, on one CPU core."""
     shown = {
         "policy": "policy", "kind": "kind", "peers": "peers", "play": "play", "resident_mb": "MB",
-        "load_s": "s to load, by the clock", "load_cpu_s": "s of the processor", "median_ms": "median ms",
+        "load_s": "s to load", "load_cpu_s": "of the processor", "median_ms": "median ms",
+        "median_cpu_ms": "of the processor",
     }  # fmt: skip
     rows = result_rows.read(result_rows.RESULTS / "deploy_cost.csv")
     return markdown_table(list(shown.values()), [[row[name] for name in shown] for row in rows])
