@@ -32,12 +32,20 @@ from diamond_attention.runs.progress import Quiet  # noqa: E402
 AGENTS, SEEDS = 10, range(5)
 POLICIES = {"spread": 400, "spread-floor": 400, "food": 400, "dispatch-commitments": 100}
 """Steps of each: an episode, and of Dispatch 25."""
+SUCCESS = {
+    "spread": "covered at the end",
+    "spread-floor": "covered at the end",
+    "food": "collections",
+    "dispatch-commitments": "served",
+}
+"""What stands for success: in Simple Spread the share of the last quarter's steps with as many landmarks covered as
+there are robots for; foods collected in the episode; jobs served, as a share of those the best assignment serves."""
 KILLED = "one of ten killed"
 FIRST, LAST = 1 - 2.0**-23, 0.0
 """The highest and the lowest number that is believed."""
 COLUMNS = (
-    "policy", "agents", "steps", "fault", "seed", "score", "covered", "success", "collisions", "collections",
-    "served", "wasted", "heard", "lost",
+    "policy", "agents", "steps", "fault", "seed", "score", "success", "success is", "covered", "collisions",
+    "collections", "served", "wasted", "heard", "lost",
 )  # fmt: skip
 
 
@@ -118,7 +126,9 @@ def row_of(case: Case) -> dict[str, Any]:
     crew = Simulated(orders, with_a_liar(LIARS[case.fault]) if case.fault in LIARS else Robot)
     field = Field(world_of(case.policy), AGENTS, 0, AGENTS, steps, case.seed)
     found = play(field, crew, (), (steps // 4,) if case.fault == KILLED else (), Quiet())
+    success = found.get(SUCCESS[case.policy], found.get("success"))
     known = {**case._asdict(), "agents": AGENTS, "steps": steps, **found, **found["messages"]}
+    known |= {"success": success, "success is": SUCCESS[case.policy]}
     return {name: round(value, 4) if isinstance(value := known.get(name, ""), float) else value for name in COLUMNS}
 
 

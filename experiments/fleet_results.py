@@ -1,19 +1,26 @@
-"""Tables of fleets on bad networks, from results/fleet.csv (experiments/fleet_faults.py)."""
+"""Tables of fleets on bad networks: results/fleet.csv, fleet_smaclite.csv, fleet_32.json (experiments/fleet_*.py)."""
 
+import json
 from collections.abc import Mapping
 from statistics import mean, stdev
 
 import result_rows
 
-FLEET = result_rows.RESULTS / "fleet.csv"
+from diamond_attention.broadcast import faults_in_order
+
+FLEET, SMACLITE, AT_ONCE = (
+    result_rows.RESULTS / name for name in ("fleet.csv", "fleet_smaclite.csv", "fleet_32.json")
+)
 NONE = "none"
 COLUMNS = {
     "spread: R": ("spread", "score", 0),
-    "success": ("spread", "success", 2),
+    "its success": ("spread", "success", 2),
     "spread-floor: R": ("spread-floor", "score", 0),
-    "its success": ("spread-floor", "success", 2),
+    "success": ("spread-floor", "success", 2),
     "food: R": ("food", "score", 0),
+    "foods collected": ("food", "success", 0),
     "dispatch-commitments: share": ("dispatch-commitments", "score", 3),
+    "jobs served": ("dispatch-commitments", "success", 3),
 }
 BySeed = Mapping[str, float]
 
@@ -51,4 +58,49 @@ def faults() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"fleet-faults": faults}
+def smaclite() -> str:
+    rows = result_rows.read(SMACLITE)
+
+    def rates(broadcast: str) -> BySeed:
+        of_it = [row for row in rows if row["broadcast"] == broadcast]
+        return {row["seed"]: float(row["battles won"]) / float(row["episodes"]) for row in of_it}
+
+    lines = ["| broadcast | seeds | battles | win rate | steps of a battle |", "| --- | --- | --- | --- | --- |"]
+    for broadcast in sorted({row["broadcast"] for row in rows}, key=faults_in_order):
+        of_it = [row for row in rows if row["broadcast"] == broadcast]
+        battles, steps = sum(int(row["episodes"]) for row in of_it), mean(float(row["steps"]) for row in of_it)
+        rate = told(rates(broadcast), rates(""), 3)
+        lines.append(f"| {broadcast or 'perfect'} | {len(of_it)} | {battles} | {rate} | {steps:.1f} |")
+    return "\n".join(lines)
+
+
+SHOWN_AT_ONCE = {
+    "machine": "machine",
+    "cores": "cores",
+    "load average before": "load average of the machine before",
+    "minutes": "minutes, starting included",
+    "seconds of the processor": "seconds of the processor, all processes together",
+    "steps": "steps of the world",
+    "deadlines missed by the world": "deadlines that the world missed",
+    "packets sent": "steps of the robots, all together",
+    "deadlines missed": "deadlines that robots missed",
+    "heard": "messages heard",
+    "MB of the largest robot, after each tenth": "MB of the largest robot, after each tenth of the steps",
+    "MB of the largest robot, at the end": "MB of the largest robot, at the end",
+}
+
+
+def at_once() -> str:
+    found = json.loads(AT_ONCE.read_text())
+    found |= {"deadlines missed": 0, **found["messages"]}
+    lines = ["| what | thirty-two robots |", "| --- | --- |"]
+    for name, told_as in SHOWN_AT_ONCE.items():
+        if name in found:
+            value = found[name]
+            each = value if isinstance(value, list) else [value]
+            shown = ", ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in each)
+            lines.append(f"| {told_as} | {shown} |")
+    return "\n".join(lines)
+
+
+TABLES = {"fleet-faults": faults, "fleet-smaclite": smaclite, "fleet-32": at_once}

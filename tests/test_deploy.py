@@ -193,12 +193,16 @@ print(*sys.modules)
 
 
 def test_it_is_small_and_quick_enough_for_a_robot():
-    """The limits are 40 MB, 0.2 s and 1 ms with eight peers; a busy machine may take three times as long."""
+    """40 MB, 0.2 s and 1 ms with eight peers, of a processor that others share: the best of five tries must do."""
     script = ROOT / "experiments" / "deploy_cost.py"
+    limits = {"resident_mb": 40, "load_cpu_s": 0.2, "median_cpu_ms": 1.0}
     for name in ("spread", "dispatch-commitments"):
-        command = [sys.executable, script, name, "--decisions", "200"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        measured = json.loads(done.stdout)
-        assert measured["resident_mb"] < 42, measured
-        assert measured["load_cpu_s"] < 0.6, measured
-        assert measured["median_ms"] < 3.0, measured
+        best = dict.fromkeys(limits, np.inf)
+        for _ in range(5):
+            command = [sys.executable, script, name, "--decisions", "200"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            best = {limit: min(least, json.loads(done.stdout)[limit]) for limit, least in best.items()}
+            if all(best[limit] < most for limit, most in limits.items()):
+                break
+        else:
+            pytest.fail(f"{name} at its best: {best}")

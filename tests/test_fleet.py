@@ -20,11 +20,12 @@ from diamond_attention.command_line import run_command
 from diamond_attention.errors import UserError
 from diamond_attention.fleet.command import FleetOptions, crew_of, world_of
 from diamond_attention.fleet.crew import Orders, Simulated, check_policy
-from diamond_attention.fleet.field import Field
+from diamond_attention.fleet.field import Episode, Field
 from diamond_attention.fleet.play import play
 from diamond_attention.robot.faults import Faults
 from diamond_attention.robot.process import SENT, UNDELIVERED
 from diamond_attention.runs.progress import Quiet
+from diamond_attention.worlds.spread import Spread
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -89,6 +90,51 @@ def test_dispatch_plays_whole_episodes_and_its_score_is_the_share_of_the_optimum
     assert lossy["score"] < perfect["score"] - 0.1
 
 
+def test_an_episode_that_is_not_over_is_left_out_of_the_score():
+    """Of six steps, four are an episode; a share of the optimum is never above one."""
+    options = FleetOptions("dispatch-commitments", agents=4, steps=6, simulated=True)
+    longer, whole = played(options), played(replace(options, steps=4))
+    assert {name: longer[name] for name in ("score", "served", "wasted", "episodes")} == {
+        name: whole[name] for name in ("score", "served", "wasted", "episodes")
+    }
+    assert longer["score"] <= 1.0
+    assert (whole["steps of the unfinished episode"], longer["steps of the unfinished episode"]) == (0, 2)
+
+
+def test_an_episode_is_over_at_its_time_limit_and_begins_anew(monkeypatch):
+    monkeypatch.setattr(Spread, "time_limit", 5)
+    field = Field(world_of("spread"), 2, 0, 2, 12, seed=0)
+    starts, total = [], [0.0]
+    for step in range(12):
+        if step % 5 == 0:
+            starts.append(field.senses()[0].own)
+        before = field.episode.told()["score"]
+        field.move({0: [1.0, 0.0], 1: [0.0, 1.0]})
+        if step % 5 == 4:
+            total.append(field._sums["score"] - sum(total))
+            assert total[-1] < before  # as every step's reward is below zero
+    assert field.episodes == 2
+    assert field.found()["score"] == pytest.approx(sum(total) / 2)
+    assert len({tuple(start) for start in starts}) == 3  # elsewhere each time
+    assert all(start[2:] == [0.0, 0.0] for start in starts)
+    assert field.episode.steps == 2
+
+
+def test_success_is_of_the_last_quarter_of_each_episode():
+    episode = Episode(["score", "covered"])
+    for step in range(8):
+        episode.add({"score": -1.0, "covered": 0.5}, reached=step == 6)
+    assert episode.told() == {"score": -8.0, "covered": 0.5, "success": 0.5}
+
+
+def test_only_robots_that_are_processes_have_memory_of_their_own():
+    name = "MB of the largest robot, after each tenth"
+    assert played(FleetOptions("spread-floor", agents=2, steps=20, simulated=True))[name] == []
+    held = played(FleetOptions("spread-floor", agents=2, steps=25))[name]
+    assert len(held) == 10
+    assert 15 < min(held) <= max(held) < 60
+
+
 def test_who_is_absent_is_left_out_of_the_world_and_of_what_others_sense():
     field = Field(world_of("spread"), 2, 1, 2, 10, seed=0)
     assert sorted(field.senses()) == [0, 1]
@@ -135,8 +181,22 @@ def test_a_process_that_ends_by_itself_is_said_in_one_sentence_and_the_others_go
             os.kill(pid, 0)
 
 
-def test_by_the_clock_who_joins_is_waited_for():
+def test_by_the_clock_nobody_stands_on_the_field_before_its_process_has_started(monkeypatch):
+    idle, first = [], {}
+    move = Field.move
+
+    def noting(field, actions):
+        for number in field.present.nonzero()[0].tolist():
+            first.setdefault(number, field.step)
+            if actions.get(number) is None:
+                idle.append((field.step, number))
+        move(field, actions)
+
+    monkeypatch.setattr(Field, "move", noting)
     found = played(FleetOptions("spread-floor", agents=2, steps=60, rate=5.0, join=(3,), kill=(50,)))
+    assert idle == []
+    assert first[0] == first[1] == 0
+    assert 3 < first[2] < 50
     assert found["agents at the end"] == 2
     assert found["killed"] == [0]
     assert found["messages"][SENT] >= 50
@@ -160,6 +220,31 @@ def test_a_process_that_hangs_does_not_stop_the_world(capsys, monkeypatch):
         assert steps > 0
         assert list(crew.processes()) == [0]
         assert "agent 1 did not answer for 3 s and was ended" in capsys.readouterr().err
+    finally:
+        crew.close()
+
+
+def test_a_process_that_reads_nothing_does_not_stop_the_world_however_long_its_lines(capsys, monkeypatch):
+    """A line of 256 landmarks is longer than the page that a pipe says is free."""
+    monkeypatch.setattr("diamond_attention.fleet.crew.SILENT", 30.0)
+    options = FleetOptions("food", agents=1, tasks=256, steps=6000, rate=50.0)
+    crew, field = crew_of(options), field_of(options)
+    try:
+        crew.join(0)
+        crew.actions(field.senses())
+        os.kill(crew.processes()[0], signal.SIGSTOP)
+        slowest, until = 0.0, time.monotonic() + 4
+        while time.monotonic() < until:
+            began = time.monotonic()
+            crew.actions(field.senses())
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 2
+        os.kill(crew.processes()[0], signal.SIGCONT)  # what it reads then are whole lines
+        before, until = crew.counts()[SENT], time.monotonic() + 30
+        while crew.counts()[SENT] < before + 5 and time.monotonic() < until:
+            assert crew.actions(field.senses())
+        assert crew.counts()[SENT] >= before + 5
+        assert capsys.readouterr().err == ""
     finally:
         crew.close()
 

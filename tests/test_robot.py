@@ -222,6 +222,36 @@ def test_a_number_that_was_not_heard_is_guessed_anew_and_one_that_was_is_not(age
     assert len(set(told)) == len(told)
 
 
+@pytest.mark.parametrize(("hold", "believed"), [(1, 1), (3, 2), (4, 3), ("episode", 20)])
+def test_a_number_that_is_held_is_believed_until_its_robot_draws_anew(agent, hold, believed):
+    """A peer is heard once: at its step 7 where a number holds for three steps, so that it draws at 9; else at 5."""
+    robot, asked = robot_of(agent, patience=19), []
+    robot._agent = type("Watched", (), {"decide": lambda self, view: asked.append(view.ranks), "world": agent.world,
+        "agent_features": agent.agent_features, "draw_rank": agent.draw_rank, "rank_hold": hold,
+        "rank_is_due": agent.rank_is_due})()  # fmt: skip
+    for step in range(20):
+        robot.speak(Senses([0, 0, 0, 0], LANDMARKS))
+        if step == 0:
+            robot.hear(SEAL.write(said(step=5 if hold != 3 else 7, rank=0.25)))
+        robot.decide()
+    told = [float(ranks[1]) for ranks in asked]
+    assert told[:believed] == [0.25] * believed
+    assert 0.25 not in told[believed:]
+    assert len(told) == 20
+
+
+def test_a_robot_draws_when_its_policy_says_and_once_where_that_is_an_episode():
+    for hold, wanted in ((1, 12), (3, 4), ("episode", 1)):
+        holding = Agent.load("spread", seed=0)
+        holding.rank_hold = hold
+        robot, drawn = robot_of(holding), []
+        for _ in range(12):
+            robot.speak(Senses([0, 0, 0, 0], LANDMARKS))
+            drawn.append(robot.rank)
+        assert len(set(drawn)) == wanted
+        assert drawn == sorted(drawn, key=drawn.index)  # each for steps on end
+
+
 def test_robots_with_equal_numbers_at_one_place_do_the_same_and_the_next_draw_parts_them():
     def step(ranks):
         team = [robot_of(Agent.load("dispatch-commitments", seed=9), number) for number in range(2)]

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +14,13 @@ from test_robot_transports import LOOPBACK, free_port
 
 from diamond_attention.deploy import Agent
 from diamond_attention.errors import UserError
-from diamond_attention.robot import command
+from diamond_attention.robot import body, command
 from diamond_attention.robot.body import GoneError
 from diamond_attention.robot.message import Said, Seal
+from diamond_attention.robot.peers import HEARD, OLD
 from diamond_attention.robot.process import MISSED, SENT, run_at_rate
 from diamond_attention.robot.robot import Robot
-from diamond_attention.robot.senses import WORLDS
+from diamond_attention.robot.senses import WORLDS, Senses
 from diamond_attention.robot.transports import Transport, addresses
 
 ROOT = Path(__file__).parents[1]
@@ -132,6 +134,94 @@ def test_a_body_that_makes_no_sense_is_told_so(line, sentence):
     assert sentence in said
 
 
+@pytest.mark.parametrize("heard", [5, [5], [[1, 2, 3]], [[1, "two"]], [[1, [2]]], {"1": 2}])
+def test_what_was_heard_is_pairs_of_numbers(heard):
+    robot = start("spread", "--number", 0, *WAY, "--in-step")
+    tell(robot, SENSED)
+    tell(robot, {"heard": heard})
+    _, said = robot.communicate(timeout=60)
+    assert robot.returncode == 2
+    assert said.startswith('diamond: the body\'s "heard" is ')
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (("import no_such_module",), "cannot be loaded (ModuleNotFoundError: No module named 'no_such_module')"),
+        (("def send(",), "cannot be loaded (SyntaxError"),
+        (("raise ConnectionRefusedError('nobody\\nlistens')",), "(ConnectionRefusedError: nobody listens)"),
+        (("receive = id", "def send(datagram): raise OSError('no link')"), "its send failed (OSError: no link)"),
+        (("receive = id", "def send(datagram): pass"), "its send must return how many packets"),
+        (("send = len", "def receive(seconds): return 1 / 0"), "its receive failed (ZeroDivisionError"),
+        (("send = len", "receive = str"), "its receive must return bytes or None"),
+    ],
+)
+def test_what_is_wrong_with_a_transport_of_one_s_own_is_one_sentence(lines, sentence, tmp_path):
+    (tmp_path / "own.py").write_text("\n".join(lines))
+    robot = start("spread", "--number", 0, "--transport", tmp_path / "own.py")
+    with suppress(BrokenPipeError):  # it has ended already
+        tell(robot, SENSED)
+    assert robot.wait(60) == 2
+    said = robot.stderr.read()
+    assert said.startswith("diamond: --transport is ")
+    assert said.count("\n") == 1
+    assert sentence in said
+
+
+def test_a_body_that_never_stops_writing_does_not_keep_a_robot_from_its_step(monkeypatch):
+    """It waits until its step is due; from then on few reads, and of all that came the newest line alone is kept."""
+    clock, read, kept = Clock(), [], []
+
+    def read_some(file, number):
+        clock.now += 0.01
+        read.append(clock.now)
+        assert len(read) < 1000
+        kept.append(len(lines._lines))
+        return b"".join(b'{"line": %d}\n' % (1000 * len(read) + i) for i in range(1000))
+
+    always = SimpleNamespace(select=lambda *files: files[:3])
+    monkeypatch.setattr(body, "time", clock)
+    monkeypatch.setattr(body, "select", always)
+    monkeypatch.setattr(body, "os", SimpleNamespace(read=read_some))
+    lines = body.Lines(0, 1)
+    assert lines.newest(100.5) == {"line": 1000 * len(read) + 999}
+    assert clock.now >= 100.5
+    before = len(read)
+    assert lines.newest(100.0) == {"line": 1000 * len(read) + 999}
+    assert 1 <= len(read) - before <= 16
+    assert max(kept) <= 1
+
+
+@pytest.mark.parametrize(
+    "line", ['{"own": ' + "[" * 100_000, '{"own": [0, 0, 0, 1' + 400 * "0" + '], "tasks": [[0, 0]]}']
+)
+def test_what_python_itself_stumbles_over_is_one_sentence_too(line):
+    robot = start("spread", "--number", 0, *WAY, "--in-step")
+    _, said = robot.communicate(line + "\n", timeout=60)
+    assert robot.returncode == 2
+    assert said.startswith("diamond: ")
+    assert said.count("\n") == 1
+
+
+def test_a_line_is_written_whole_however_little_fits_the_pipe_and_offering_one_never_waits():
+    reading, writing = os.pipe()
+    lines, told = body.Lines(0, writing), [{"step": step, "more": "x" * 30_000} for step in range(9)]
+    for each in told:
+        lines.offer(each)  # a pipe holds two of them
+    with pytest.raises(TimeoutError):
+        lines.write(told[8], 0.1)
+    other, heard = body.Lines(reading, 1), []
+    while len(heard) < 4:
+        heard.append(other.next(5)["step"])
+        lines._write_on(0.0)
+    assert heard == [0, 1, 2, 8]
+    os.close(reading)
+    with pytest.raises(GoneError):
+        lines.offer(told[0])
+    os.close(writing)
+
+
 def test_every_start_has_a_higher_epoch_than_the_last_one(tmp_path):
     def epoch(*words):
         return command._epoch(command.parse_agent(["spread", "--number", "0", *map(str, words)]))
@@ -144,6 +234,76 @@ def test_every_start_has_a_higher_epoch_than_the_last_one(tmp_path):
         epoch("--starts", counter)
     assert epoch("--epoch", 7) == 7
     assert epoch() < epoch()  # by the clock
+
+
+def test_a_robot_that_was_killed_is_heard_at_once_after_its_next_start_and_its_earlier_lives_never(tmp_path):
+    """Over UDP: each life counts itself with --starts; an older counter is as a message that is sent again."""
+    own, other = free_port(), free_port()
+    listening = Robot(Agent.load("spread"), 0, Seal(bytes.fromhex(KEY), "fleet"), epoch=1)
+    ear, counter = addresses((LOOPBACK, own), []), tmp_path / "starts"
+    counter.write_text("6\n")
+
+    def live(steps):
+        """So many steps of one life, which ends by SIGKILL; what became of each of its messages."""
+        peer = start(
+            "spread", "--number", 1, "--listen", f"{LOOPBACK}:{other}", "--peers", f"{LOOPBACK}:{own}",
+            "--in-step", "--starts", counter,
+        )  # fmt: skip
+        assert json.loads(peer.stdout.readline()) == {"listening": 1}
+        became = []
+        for _ in range(steps):
+            tell(peer, SENSED)
+            peer.stdout.readline()
+            before = listening.counts.copy()
+            listening.speak(Senses(*SENSED.values()))
+            said = listening.hear(ear.receive(5))
+            listening.decide()
+            became.append((said.epoch, said.step, *(listening.counts - before)))
+            tell(peer, {"heard": []})
+            peer.stdout.readline()
+        peer.kill()
+        peer.wait()
+        return became
+
+    assert live(3) == [(7, step, HEARD) for step in range(3)]
+    assert live(2) == [(8, step, HEARD) for step in range(2)]  # from its first message on
+    counter.write_text("6\n")  # as where a robot is set back to an older state
+    assert live(2) == [(7, step, OLD) for step in range(2)]
+    assert counter.read_text() == "7\n"
+    assert [(peer.said.epoch, peer.said.step) for peer in listening.peers.present(listening.step)] == [(8, 1)]
+
+
+def kilobytes_of(process):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def test_a_robot_of_thirty_two_does_not_grow_once_it_has_settled():
+    """`diamond agent` with 31 peers' datagrams a step: 200 steps to settle, then three times as many."""
+    own, other, peers = free_port(), free_port(), range(1, 32)
+    robot = start(
+        "spread-floor", "--number", 0, "--listen", f"{LOOPBACK}:{own}", "--peers", f"{LOOPBACK}:{other}", "--in-step",
+    )  # fmt: skip
+    network, seal = addresses((LOOPBACK, other), [(LOOPBACK, own)]), Seal(bytes.fromhex(KEY), "fleet")
+    sensed = {"own": [0.0] * 4, "tasks": [[0.1 * peer, -0.1 * peer] for peer in range(32)]}
+    robot.stdout.readline()
+    held = []
+    for step in range(800):
+        tell(robot, sensed)
+        robot.stdout.readline()
+        network.receive(5)
+        for peer in peers:
+            network.send(
+                seal.write(Said(peer, 1, step, (peer + step) % 32 / 32, (0.1 * peer, 0.01 * step, 0.0, 0.0)))
+            )
+        tell(robot, {"heard": [[peer, step] for peer in peers]})
+        answer = json.loads(robot.stdout.readline())
+        if step in (200, 799):
+            held.append(kilobytes_of(robot))
+    assert answer["counts"] == {HEARD: 31 * 800, SENT: 800, "undelivered": 0}
+    robot.stdin.close()
+    assert robot.wait(timeout=10) == 0
+    assert held[1] - held[0] < 250, held
 
 
 # --- At a fixed rate ------------------------------------------------------------------------------

@@ -335,6 +335,7 @@ DOORS = {
     "runs/locks.py": "a lock is a file that must not be renamed",
     "terminal.py": "standard output, once nobody reads it",
     "process_group.py": "a pipe between a process and the one that watches it",
+    "robot/body.py": "a pipe between a robot and its body",
     "plain_file.py": "opens only to read, and without waiting for somebody who writes",
     "reproduce/packed.py": "an archive in memory, which goes through the door",
 }

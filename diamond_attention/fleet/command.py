@@ -47,7 +47,7 @@ class FleetOptions:
     tasks: Annotated[int | None, Between(1, MOST)] = None
     """Landmarks, foods or jobs; by default as many as agents."""
     steps: Annotated[int, Between(1, 10_000_000)] = 400
-    """Of the world; an episode that is over begins anew."""
+    """Of the world. An episode that is over, also by its time limit, begins anew."""
     loss: Annotated[float, Between(0, 1)] = 0.0
     """Share of the messages that are lost, for each receiver on its own."""
     delay: Annotated[int, Between(0, 1000)] = 0
@@ -142,8 +142,14 @@ def ways(options: FleetOptions) -> Callable[[int], list[str]]:
 
 def summary(world: World, options: FleetOptions, found: dict[str, Any]) -> str:
     scoring, messages = world.scoring, found["messages"]
+    episodes, unfinished = found["episodes"], found["steps of the unfinished episode"]
+    of_what = f", of {episodes} episodes" if episodes > 1 else ""
+    if episodes and unfinished:
+        of_what += f", without {unfinished} steps of one that was not over"
+    elif unfinished:
+        of_what = f", after {unfinished} of an episode's {world.time_limit} steps"
     stopped = f", stopped after {found['steps']} steps" if found["stopped"] else ""
-    lines = [f"{scoring.name}: {found['score']:.{scoring.decimals}f}{stopped}"]
+    lines = [f"{scoring.name}: {found['score']:.{scoring.decimals}f}{of_what}{stopped}"]
     if "success" in found:
         lines.append(
             f"covered: {found['covered']:.3f} of the {world.task}s, over all steps; success: {found['success']:.2f}, "

@@ -4,7 +4,6 @@ Both run the very same messages, tables and decisions (`robot/`); what differs i
 """
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -50,6 +49,10 @@ class Crew(Protocol):
 
     def join(self, number: int) -> None: ...
 
+    def has_begun(self, number: int) -> bool:
+        """Whether it acts at the next step: a process that goes by its own clock must start before."""
+        ...
+
     def kill(self, number: int) -> None: ...
 
     def actions(self, senses: Mapping[int, Senses]) -> Actions:
@@ -58,8 +61,8 @@ class Crew(Protocol):
 
     def counts(self) -> Counter[str]: ...
 
-    def memory(self) -> float:
-        """MB that the largest robot's process holds now."""
+    def memory(self) -> float | None:
+        """MB that the largest robot's process holds now; None where robots have no processes."""
         ...
 
     def close(self) -> None: ...
@@ -84,6 +87,9 @@ class Simulated:
         patience, faults = self._orders.patience, self._orders.faults
         self._robots[number] = self._make(agent, number, self._seal, epoch=1, patience=patience, faults=faults)
 
+    def has_begun(self, number: int) -> bool:
+        return True
+
     def kill(self, number: int) -> None:
         self._gone += self._robots.pop(number).counts
 
@@ -99,8 +105,8 @@ class Simulated:
     def counts(self) -> Counter[str]:
         return sum((robot.counts for robot in self._robots.values()), self._gone)
 
-    def memory(self) -> float:
-        return resident_mb(os.getpid())
+    def memory(self) -> None:
+        return None
 
     def close(self) -> None:
         pass
@@ -121,7 +127,7 @@ class _Child:
             process_group=0,  # Ctrl-C is heard by the fleet, which ends them
         )
         self._pipes = self.process.stdin, self.process.stdout
-        self._lines = Lines(self.process.stdout.fileno(), self.process.stdin)  # type: ignore[union-attr, arg-type]
+        self._lines = Lines(self.process.stdout.fileno(), self.process.stdin.fileno())  # type: ignore[union-attr]
         self.counts: Counter[str] = Counter()
         self.action: Any = None
         """What it last said; at first nothing."""
@@ -135,7 +141,7 @@ class _Child:
             self.listens = True
 
     def tell(self, values: dict[str, Any]) -> None:
-        self._lines.write(values)
+        self._lines.write(values, SILENT)
 
     def answer(self) -> dict[str, Any]:
         return self._lines.next(SILENT)
@@ -145,8 +151,7 @@ class _Child:
 
     def tell_if_it_reads(self, values: dict[str, Any]) -> None:
         """What it senses by now, which is worth nothing later: a process that hangs must not stop the world."""
-        if select.select([], [self._pipes[0].fileno()], [], 0)[1]:  # type: ignore[union-attr]
-            self.tell(values)
+        self._lines.offer(values)
 
     def act_as_last_said(self) -> None:
         report = self._lines.newest(0.0)
@@ -184,6 +189,10 @@ class Processes:
         words += ["--patience", orders.patience, "--loss", orders.faults.loss, "--delay", orders.faults.delay]
         words += ["--in-step"] if self._rate is None else ["--rate", self._rate]
         self._children[number] = _Child(number, list(map(str, words)), self._key)
+
+    def has_begun(self, number: int) -> bool:
+        """In step it is waited for, as all are before the first step."""
+        return self._rate is None or self._due is None or self._children[number].action is not None
 
     def kill(self, number: int) -> None:
         child = self._children.pop(number)

@@ -100,7 +100,7 @@ def agent_command(words: Sequence[str]) -> int:
         unit=options.unit,
         faults=faults,
     )
-    body = Lines(sys.stdin.fileno(), sys.stdout.buffer)
+    body = Lines(sys.stdin.fileno(), sys.stdout.fileno())
     try:
         if options.in_step:
             run_in_step(robot, world, transport, body)

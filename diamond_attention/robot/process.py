@@ -8,7 +8,9 @@ when B decided on that it had just heard a.
 """
 
 import time
+from typing import Any
 
+from diamond_attention.errors import UserError, shown
 from diamond_attention.robot.body import GoneError, Lines, senses_of
 from diamond_attention.robot.robot import Robot
 from diamond_attention.robot.senses import SensedWorld
@@ -62,7 +64,7 @@ def run_in_step(robot: Robot, world: SensedWorld, transport: Transport, body: Li
             robot_senses = senses_of(body.next(), world)
             robot.counts[SENT] += transport.send(robot.speak(robot_senses))
             body.write({"sent": robot.step})
-            missing = {tuple(each) for each in body.next().get("heard", [])}
+            missing = _messages(body.next().get("heard", []))
             until = time.monotonic() + LONGEST_WAIT
             while missing and time.monotonic() < until:
                 datagram = transport.receive(until - time.monotonic())
@@ -73,6 +75,14 @@ def run_in_step(robot: Robot, world: SensedWorld, transport: Transport, body: Li
             body.write(_report(robot, robot.decide()))
     except GoneError:
         pass
+
+
+def _messages(heard: Any) -> set[tuple[int, int]]:
+    """Each by its agent and that agent's step."""
+    listed = isinstance(heard, list) and all(isinstance(each, list) and len(each) == 2 for each in heard)
+    if not listed or not all(type(number) is int for each in heard for number in each):
+        raise UserError(f'the body\'s "heard" is {shown(heard)}; it must be pairs of an agent and its step.')
+    return {(agent, step) for agent, step in heard}
 
 
 def _report(robot: Robot, action: object) -> dict[str, object]:

@@ -8,7 +8,7 @@ import numpy as np
 from diamond_attention.deploy import Agent
 from diamond_attention.robot.faults import BadEar, Faults
 from diamond_attention.robot.message import STRANGE, Refused, Said, Seal
-from diamond_attention.robot.peers import Peers
+from diamond_attention.robot.peers import Peer, Peers
 from diamond_attention.robot.senses import Senses, sensed_world
 
 PATIENCE = 20
@@ -80,7 +80,7 @@ class Robot:
             self._take_in(said)
         present = self.peers.present(self.step)
         values = np.array([peer.said.values for peer in present]).reshape(len(present), len(self._world.own))
-        ranks = np.array([self._rank_of(peer.said.rank, peer.heard) for peer in present])
+        ranks = np.array([self._rank_of(peer) for peer in present])
         view = self._world.view(self._agent, self._senses, self.rank, values, ranks, self._unit)
         return self._agent.decide(view)
 
@@ -89,10 +89,13 @@ class Robot:
         if became is not None:
             self.counts[became] += 1
 
-    def _rank_of(self, told: float, heard: int) -> float:
+    def _rank_of(self, peer: Peer) -> float:
         """A peer's number at this step. Where it has drawn a new one that was not heard, a guess stands in for it:
-        docs/broadcast.md says why a guess, and not the old number or a place below or above all.
+        docs/broadcast.md says why a guess, and not the old number or a place below or above all. When it draws is
+        counted from what it said, by its own steps.
         """
-        if heard < self.step and self._agent.rank_hold == 1:
-            return float(self._agent.draw_rank())
-        return told
+        hold, then = self._agent.rank_hold, peer.said.step
+        now = then + self.step - peer.heard
+        if hold == "episode" or now // int(hold) == then // int(hold):
+            return peer.said.rank
+        return float(self._agent.draw_rank())

@@ -11,8 +11,8 @@ import importlib.util
 import select
 import socket
 import struct
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,11 +82,38 @@ def from_file(file: Path) -> Transport:
     if specification is None or specification.loader is None:
         raise UserError(f"--transport is {shown(str(file))}; it must be a Python file.")
     module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    with _said_in_one_sentence(file, "it cannot be loaded"):
+        specification.loader.exec_module(module)
     found = [getattr(module, name, None) for name in Transport._fields]
     if not all(map(callable, found)):
         raise UserError(f"{file} must define send(datagram) and receive(seconds).")
-    return Transport(*found)  # type: ignore[arg-type]
+    its_send, its_receive = found
+
+    def send(datagram: bytes) -> int:
+        with _said_in_one_sentence(file, "its send failed"):
+            packets = its_send(datagram)  # type: ignore[misc]
+        if type(packets) is not int:
+            raise UserError(f"--transport is {shown(str(file))}; its send must return how many packets it sent.")
+        return packets
+
+    def receive(seconds: float) -> bytes | None:
+        with _said_in_one_sentence(file, "its receive failed"):
+            datagram = its_receive(seconds)  # type: ignore[misc]
+        if datagram is not None and not isinstance(datagram, bytes):
+            raise UserError(f"--transport is {shown(str(file))}; its receive must return bytes or None.")
+        return datagram
+
+    return Transport(send, receive)
+
+
+@contextmanager
+def _said_in_one_sentence(file: Path, what: str) -> Iterator[None]:
+    """Whatever is wrong with somebody's own file, such as a broker that is not there."""
+    try:
+        yield
+    except Exception as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"--transport is {shown(str(file))}, and {what} ({told}).") from None
 
 
 def _socket() -> socket.socket:
