@@ -48,7 +48,8 @@ def learn(preset: str, method: str, devices: str, file: str) -> None:
         learners = Learners(method_of(settings), build_learner(settings), [begin_learning(settings, 0)], used)
         for update in range(1, UPDATES + 1):
             learners.advance(1)
-            arrays |= named_arrays(learners.states()[0], f"{number} {update} ")
+            now = named_arrays(learners.states()[0], f"{number} {update} ")
+            arrays |= {name: np.array(value) for name, value in now.items()}  # the next update writes where these are
     np.savez(file, **arrays)
 
 

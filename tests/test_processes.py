@@ -145,6 +145,7 @@ from diamond_attention.runs.processes import Order, choose_devices, hear, sent_t
 
 used = choose_devices("all")
 assert len(used) == 6
+assert sent_text("from the first" if process == 0 else "") == "from the first"
 time.sleep(late * process)
 for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):  # six devices a seed, three, two, one each
     learners = Learners(METHOD, LEARNER, [begin(seed) for seed in seeds], used)
@@ -152,8 +153,7 @@ for seeds in ([3], [1, 0], [4, 5, 6], [0, 1, 2, 3, 4]):  # six devices a seed, t
     assert learners.failure is None
     assert same(learners.fetch_here(), logs, added(seeds)), seeds
 
-# A signal to one, a sentence of the first, and a device that fails in one.
-assert sent_text("from the first" if process == 0 else "") == "from the first"
+# A signal to one, and a device that fails in one.
 assert tell(Order.ADVANCE, 7) == 15 if process == 0 else hear(15) == (Order.ADVANCE, 7)
 def full(stacked, count):
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED")
