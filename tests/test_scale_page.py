@@ -88,7 +88,7 @@ def in_a_shell(commands: str, folder: Path) -> str:
         ["sh", "-e"], input=commands, cwd=folder, env=environment, capture_output=True, text=True, timeout=590
     )
     assert answer.returncode == 0, answer
-    return answer.stdout
+    return answer.stdout + answer.stderr
 
 
 @pytest.mark.long
