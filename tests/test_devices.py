@@ -117,8 +117,7 @@ for seed in (0, 1):
     )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("words", [XOR, QMIX])
+@pytest.mark.parametrize("words", [pytest.param(XOR, marks=pytest.mark.long), QMIX], ids=["PPO", "QMIX"])
 def test_teams_on_several_devices_learn_what_they_learn_on_one(words, tmp_path):
     """Six teams on four devices, and minibatches that four do not divide: up to the order in which sums are taken."""
     of_test(
