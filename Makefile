@@ -28,9 +28,12 @@ RELEASE_BIN := $(RELEASE_VENV)/bin
 WEB_VENV := .venv-web
 WEB_BIN := $(WEB_VENV)/bin
 
-# Pinned versions. Python compiles a module when it is first imported; pip would compile all that is in the packages,
-# which is two thirds of installing torch.
-INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# Pinned versions, compiled as they are installed: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every
+# process would otherwise compile them again.
+INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# Tests start hundreds of processes, which need not compile the package again each.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-long test-kernels test-optimised test-crashes test-methods test-vmas test-extras test-torch site test-site test-release test-web test-fleet lint clean
 
