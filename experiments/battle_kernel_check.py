@@ -12,7 +12,7 @@ one thing at a time:
     DIAMOND_KERNELS=on python experiments/battle_kernel_check.py train
 
 Every finding is a line of JSON, also on the way, so that what comes later may fail or be cut off. Processes that run
-side by side compile together and use the GPU one at a time (`--lock FILE`). Without a GPU `recordings --plain`
+side by side and write one file compile together and use the GPU one at a time. Without a GPU `recordings --plain`
 replays by the ordinary code in single precision, which is what kernels have to be compared with.
 """
 
@@ -28,7 +28,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measuring import Lines, alone, side_by_side
+from measuring import Lines, side_by_side
 
 from diamond_attention.bench.battles import BATTLES, random_battles
 from diamond_attention.bench.training import compiled_training
@@ -103,7 +103,7 @@ def which_differ(distances: dict[str, Any]) -> np.ndarray:
     return np.any([np.asarray(values) > CLOSE for values in distances.values()], axis=0)
 
 
-def check(lines: Lines, name: str, states: int, envs: int, lock: str) -> bool:
+def check(lines: Lines, name: str, states: int, envs: int) -> bool:
     """Random play goes on from the ordinary code's state, so that one difference is counted once.
 
     Beside it the ordinary code against itself, after every position was moved by a few last bits: battles in which
@@ -133,7 +133,7 @@ def check(lines: Lines, name: str, states: int, envs: int, lock: str) -> bool:
     different = of_nudges = both = done = 0
     worst: dict[str, float] = {}
     steps = -(-states // envs)
-    with alone(lock):
+    with lines.alone():
         for step in range(steps):
             actions, orders, nudged = choose(state, jax.random.key(step))
             expected, found, moved = (
@@ -171,7 +171,7 @@ def begin_anew(over: Any, fresh: Any, state: Any) -> Any:
 # --- Against recordings of the original -------------------------------------------------------------
 
 
-def recordings(lines: Lines, folder: str, maps: list[str], plain: bool, lock: str) -> None:
+def recordings(lines: Lines, folder: str, maps: list[str], plain: bool) -> None:
     """Every recorded step in single precision; the recordings are of double precision."""
     traces: dict[str, list[replay.Trace]] = {}
     for path in sorted(Path(folder).glob("*.npz")):
@@ -184,10 +184,10 @@ def recordings(lines: Lines, folder: str, maps: list[str], plain: bool, lock: st
             sys.exit(f"{folder} holds no recording of {name}, only of {', '.join(traces)}.")
         if not plain:
             need_kernels(lines, name)
-        replay_map(lines, traces[name], plain, lock)
+        replay_map(lines, traces[name], plain)
 
 
-def replay_map(lines: Lines, traces: list[replay.Trace], plain: bool, lock: str) -> None:
+def replay_map(lines: Lines, traces: list[replay.Trace], plain: bool) -> None:
     """All steps of a map's recordings at once, by the ordinary code and, unless `plain`, by kernels."""
     scenario = traces[0].scenario
     name = scenario.map.name
@@ -204,7 +204,7 @@ def replay_map(lines: Lines, traces: list[replay.Trace], plain: bool, lock: str)
         program = compiled(
             lines, f"{name} recordings, {way}", partial(replayed, scenario, step), state, actions, orders
         )
-        with alone(lock):
+        with lines.alone():
             found[way] = jax.device_get(program(state, actions, orders))
     recorded = {
         part: np.concatenate([trace.arrays[part][-trace.steps :] for trace in traces]) for part in found["plain"]
@@ -246,13 +246,13 @@ def replayed(scenario: Scenario, step: Any, state: Any, actions: Any, orders: An
 # --- Rates ------------------------------------------------------------------------------------------
 
 
-def rate(lines: Lines, name: str, envs: int, lock: str) -> None:
+def rate(lines: Lines, name: str, envs: int) -> None:
     """As `diamond bench` has it: random legal actions, observations and legal actions included."""
     used = used_for(lines, name)
     function, carry = random_battles(name, envs)
     program = compiled(lines, f"{name} {envs} battles", function, carry, jax.random.key(0))
     best = float("inf")
-    with alone(lock):
+    with lines.alone():
         for turn in range(TURNS + 1):
             began = time.perf_counter()
             for call in range(CALLS):
@@ -264,13 +264,13 @@ def rate(lines: Lines, name: str, envs: int, lock: str) -> None:
     lines.say("rate", map=name, envs=envs, kernels=used, steps_per_second=round(played / best), dropped=dropped)
 
 
-def train(lines: Lines, lock: str, preset: str = "smaclite-gpu") -> None:
+def train(lines: Lines, preset: str = "smaclite-gpu") -> None:
     settings = PRESETS[preset][1]
     used = used_for(lines, settings.world.map)
     advance, learning, compile_seconds = compiled_training(settings, seeds=1)
     lines.say("compiled", of=f"{preset}, kernels {used}", compile_s=round(compile_seconds, 1))
     best = float("inf")
-    with alone(lock):
+    with lines.alone():
         for _ in range(TURNS):
             began = time.perf_counter()
             for _ in range(CALLS):
@@ -283,11 +283,11 @@ def train(lines: Lines, lock: str, preset: str = "smaclite-gpu") -> None:
 # --- All of it, in a given time ---------------------------------------------------------------------
 
 
-def lease(lines: Lines, seconds: float, to: str, folder: str | None, lock: str) -> None:
+def lease(lines: Lines, seconds: float, to: str, folder: str | None) -> None:
     until = time.monotonic() + seconds
 
     def run(switch: str, **words: list[str]) -> dict[str, int | None]:
-        commands = {name: [__file__, *each, "--to", to, "--lock", lock] for name, each in words.items()}
+        commands = {name: [__file__, *each, "--to", to] for name, each in words.items()}
         return side_by_side(lines, commands, WORKERS, until, **{kernels.SWITCH: switch})
 
     # The first has the machine for itself: whether anything else is worth the time depends on it.
@@ -313,12 +313,12 @@ def lease(lines: Lines, seconds: float, to: str, folder: str | None, lock: str) 
     )
 
 
-def go(lines: Lines, name: str, lock: str) -> None:
+def go(lines: Lines, name: str) -> None:
     """Whether a map's kernels are right on ten thousand states, then how fast they are."""
-    if not check(lines, name, 10_240, 1024, lock):
+    if not check(lines, name, 10_240, 1024):
         sys.exit(f"Too many battles of {name} differ.")
     for envs in BATTLES["gpu"][name]:
-        rate(lines, name, envs, lock)
+        rate(lines, name, envs)
 
 
 def main() -> None:
@@ -332,13 +332,12 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="recordings by the ordinary code alone")
     parser.add_argument("--without", action="store_true", help="train without kernels, whatever was asked for")
     parser.add_argument("--seconds", type=float, default=540, help="of lease")
-    parser.add_argument("--lock", default="/tmp/battle_kernel_check.lock")
     options = parser.parse_args()
     lines = Lines(options.to, mode=options.what)
     if options.what == "lease":
         if options.to is None:
             parser.error("lease needs --to FILE")
-        lease(lines, options.seconds, options.to, options.recordings, options.lock)
+        lease(lines, options.seconds, options.to, options.recordings)
         return
     if options.without:
         os.environ[kernels.SWITCH] = "off"
@@ -347,17 +346,17 @@ def main() -> None:
     if options.what == "recordings":
         if options.recordings is None:
             parser.error("recordings needs --recordings FOLDER")
-        recordings(lines, options.recordings, options.maps, options.plain, options.lock)
+        recordings(lines, options.recordings, options.maps, options.plain)
     elif options.what == "train":
-        train(lines, options.lock)
+        train(lines)
     for name in names:
         if options.what == "go":
-            go(lines, name, options.lock)
+            go(lines, name)
         elif options.what == "check":
-            check(lines, name, options.states, options.envs[0], options.lock)
+            check(lines, name, options.states, options.envs[0])
         elif options.what == "rate":
             for envs in options.envs:
-                rate(lines, name, envs, options.lock)
+                rate(lines, name, envs)
 
 
 if __name__ == "__main__":

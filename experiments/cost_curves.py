@@ -24,7 +24,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from measuring import Lines, alone, side_by_side
+from measuring import Lines, side_by_side
 
 from diamond_attention.bench import decisions, training
 from diamond_attention.evaluation.conditions import Conditions
@@ -75,17 +75,17 @@ def settings_at(device: str, axis: str, value: int) -> tuple[Settings, int]:
     return dataclasses.replace(settings, method=method), value if axis == "seeds" else 1
 
 
-def point(lines: Lines, device: str, axis: str, value: int, lock: str) -> None:
+def point(lines: Lines, device: str, axis: str, value: int) -> None:
     settings, seeds = settings_at(device, axis, value)
-    speed = train(settings, seeds, lock)
+    speed = train(lines, settings, seeds)
     lines.say("training", axis=axis, value=value, envs=settings.ppo.envs, batch=settings.ppo.batch, **speed)
 
 
-def train(settings: Settings, seeds: int, lock: str) -> dict[str, Any]:
+def train(lines: Lines, settings: Settings, seeds: int) -> dict[str, Any]:
     """Env-steps a second of all seeds: the best of a few turns, since others may compile meanwhile."""
     advance, learning, compile_seconds = training.compiled_training(settings, seeds)
     best = math.inf
-    with alone(lock):
+    with lines.alone():
         for _ in range(TURNS):
             updates, began = 0, time.perf_counter()
             while not updates or time.perf_counter() - began < SECONDS_A_TURN:
@@ -105,7 +105,7 @@ def train(settings: Settings, seeds: int, lock: str) -> dict[str, Any]:
 TURNS, SECONDS_A_TURN = 3, 1.0
 
 
-def mlp(lines: Lines, lock: str) -> None:
+def mlp(lines: Lines) -> None:
     """What 8.3e6 env-steps/s of JaxMARL's IPPO were measured on: 4,096 teams, 32 steps, five epochs, two MLPs 64x64.
 
     How many minibatches its epochs had is not known, so two sizes of ours are measured.
@@ -114,10 +114,10 @@ def mlp(lines: Lines, lock: str) -> None:
         ippo = with_method(PRESETS["spread-gpu"][1], "ippo")
         method = dataclasses.replace(ippo.method, epochs=JAXMARL_EPOCHS, batch=batch, precision="float32")
         settings = dataclasses.replace(ippo, method=method, policy=FlatSettings(width=JAXMARL_WIDTH))
-        lines.say("mlp", batch=batch, epochs=JAXMARL_EPOCHS, envs=method.envs, **train(settings, 1, lock))
+        lines.say("mlp", batch=batch, epochs=JAXMARL_EPOCHS, envs=method.envs, **train(lines, settings, 1))
 
 
-def good(lines: Lines, preset: str, seeds: int, goals: list[float], total_steps: int | None, lock: str) -> None:
+def good(lines: Lines, preset: str, seeds: int, goals: list[float], total_steps: int | None) -> None:
     """Seconds of training until the median over seeds of R, in greedy play of full length, reaches each goal.
 
     All seeds train in one program. The clock stops while R is measured, as it would not be measured in a training;
@@ -135,7 +135,7 @@ def good(lines: Lines, preset: str, seeds: int, goals: list[float], total_steps:
     setting = {"preset": preset, "seeds": seeds, "total_steps": settings.total_steps, "episodes": EPISODES}
     while updates < settings.total_updates:
         count = min(CHECK_EVERY, settings.total_updates - updates)
-        with alone(lock):
+        with lines.alone():
             began = time.perf_counter()
             learning, _ = jax.block_until_ready(advance(learning, jnp.asarray(count)))
             trained += time.perf_counter() - began
@@ -203,7 +203,6 @@ def main() -> None:
     parser.add_argument("--goals", type=float, nargs="+", default=[-60.0], help="of good: values of R")
     parser.add_argument("--total-steps", type=int, help="of good: a shorter or longer training than the preset's")
     parser.add_argument("--device", choices=list(AXES), default=None, help="whose sizes; by default this machine's")
-    parser.add_argument("--lock", default="/tmp/cost_curves.lock")
     asked = parser.parse_args()
     if asked.what == "table":
         table(asked.file)
@@ -217,7 +216,7 @@ def main() -> None:
             for value in AXES[asked.device][axis]
             if asked.largest is None or value <= asked.largest
         ]
-        common = ["--device", asked.device, "--to", asked.to, "--lock", asked.lock]
+        common = ["--device", asked.device, "--to", asked.to]
         commands = {f"{axis}={value}": [__file__, "point", f"{axis}={value}", *common] for axis, value in points}
         side_by_side(Lines(asked.to), commands, asked.workers, time.monotonic() + asked.seconds)
         table(asked.to)
@@ -229,13 +228,13 @@ def main() -> None:
         axis, _, value = (asked.file or "").partition("=")
         if axis not in AXES[device]:
             sys.exit(f"{asked.file} is no point of a curve; say for example agents=8.")
-        point(lines, device, axis, int(value), asked.lock)
+        point(lines, device, axis, int(value))
     elif asked.what == "mlp":
-        mlp(lines, asked.lock)
+        mlp(lines)
     elif asked.what == "decisions":
         decide(lines, ["spread-gpu", "spread-cpu"])
     else:
-        good(lines, asked.preset, asked.seeds, asked.goals, asked.total_steps, asked.lock)
+        good(lines, asked.preset, asked.seeds, asked.goals, asked.total_steps)
 
 
 if __name__ == "__main__":

@@ -38,13 +38,15 @@ class Lines:
                 file.flush()
                 os.fsync(file.fileno())
 
-
-@contextmanager
-def alone(lock: str) -> Iterator[None]:
-    """One process at a time: those that share a GPU compile side by side and measure one after the other."""
-    with open(lock, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One process at a time of those that write the same file: they compile side by side, and then take turns."""
+        if self.file is None:
+            yield
+            return
+        with self.file.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
 
 def side_by_side(

@@ -1,5 +1,6 @@
 """What scripts for a lent GPU must not get wrong: rows that survive a cut, comparisons that can fail, curves."""
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -42,6 +43,28 @@ def test_what_was_found_before_the_end_is_on_disk(tmp_path):
     assert [row["what"] for row in rows_of(file)] == ["quick", "failing", "endless", "cut off", "ended"]
 
 
+def test_those_who_write_one_file_measure_in_turns(tmp_path):
+    from measuring import Lines
+
+    def is_free(name):
+        with (tmp_path / name).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    lines = Lines(str(tmp_path / "rows.jsonl"))
+    with lines.alone():
+        lines.say("measured")  # rows are written while it is one's turn
+        assert not is_free("rows.jsonl")
+        assert is_free("others.jsonl")
+    assert is_free("rows.jsonl")
+    assert [row["what"] for row in rows_of(tmp_path / "rows.jsonl")] == ["measured"]
+    with Lines(None).alone():
+        pass
+
+
 def test_kernels_are_not_compared_with_the_ordinary_code_by_the_ordinary_code(monkeypatch):
     import battle_kernel_check
     from measuring import Lines
@@ -49,7 +72,7 @@ def test_kernels_are_not_compared_with_the_ordinary_code_by_the_ordinary_code(mo
     for switch in ("off", "on"):
         monkeypatch.setenv("DIAMOND_KERNELS", switch)
         with pytest.raises(SystemExit, match=f"DIAMOND_KERNELS={switch} and cpu: there are no kernels of 2s3z"):
-            battle_kernel_check.check(Lines(None), "2s3z", states=10, envs=5, lock="/dev/null")
+            battle_kernel_check.check(Lines(None), "2s3z", states=10, envs=5)
 
 
 def test_a_battle_differs_if_any_part_does_or_is_no_number():

@@ -177,6 +177,13 @@ def test_what_was_never_timed_is_guessed_from_what_is_like_it(tmp_path):
     assert quick.seconds(_step("xor_signed_2x2", tmp_path, "quick")) == pytest.approx(40.0)
     assert quick.seconds(_step("xor_rank_5x5", tmp_path, "quick")) == pytest.approx(30.0)
     assert quick.seconds(Step("speed/xor.json", ("bench", "xor"), False)) is None
+    # How long trainings take says nothing of playing: the steps of a plan are told apart.
+    wanted = [each for each in TABLE_1.wanted if each.group.name == "xor_mappo_2x2"]
+    trained, played = plan.plan(TABLE_1, wanted, "quick", (), tmp_path)
+    assert quick.seconds(trained) == 20.0
+    assert quick.seconds(played) is None
+    known |= {"evaluate xor_rank_2x2": plan.Known(7.0, "")}
+    assert plan.Guesses(known, "quick").seconds(played) == 7.0
 
 
 def test_every_time_that_is_known_is_of_a_step_there_is():

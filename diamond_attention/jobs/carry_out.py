@@ -196,7 +196,7 @@ class Tally:
 
 
 def _worked(step: Step) -> int:
-    return min(step.work, steps_so_far(step.folder)) if step.folder is not None else 0
+    return min(step.work, steps_so_far(step.folder)) if step.work and step.folder is not None else 0
 
 
 @contextmanager

@@ -189,11 +189,10 @@ class Guesses:
 
     def seconds(self, step: Step) -> float | None:
         """None where nothing is like it."""
-        command = "train" if step.folder is not None else step.words[0]
         if step.group in self._groups:
-            for like in self._likes(command, step.group):
+            for like in self._likes(step.words[0], step.group):
                 if like in self._like:
-                    return _mean(self._like[like]) * self._size(command, step.group, self._scale)
+                    return _mean(self._like[like]) * self._size(step.words[0], step.group, self._scale)
         return None
 
     def _likes(self, command: str, name: str) -> Sequence[Words]:
