@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -88,6 +89,21 @@ def group_of(
             text=True,
         )
         for index in range(number)
+    ]
+
+
+def two_of(program: str, told: object, **where: Any) -> list[subprocess.Popen]:
+    """Two processes of a program that is told a free port, its number, and something more."""
+    port, pipe = free_port(), subprocess.PIPE
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(port), str(process), str(told)],
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            **where,
+        )
+        for process in (0, 1)
     ]
 
 
@@ -173,19 +189,7 @@ def test_numbers_do_not_depend_on_the_processes_that_draw_them(late):
     Also where one needs many seconds more than the other before it can begin, for example to compile.
     """
     flags = "--xla_force_host_platform_device_count=3 " + os.environ["XLA_FLAGS"]
-    port = free_port()
-    two = [
-        subprocess.Popen(
-            [sys.executable, "-c", ADDED, str(port), str(process), str(late)],
-            env={**os.environ, "XLA_FLAGS": flags},
-            cwd=Path(__file__).parent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for process in (0, 1)
-    ]
-    ends = ends_of(two)
+    ends = ends_of(two_of(ADDED, late, env={**os.environ, "XLA_FLAGS": flags}, cwd=Path(__file__).parent))
     assert [(status, out.splitlines()[-1]) for status, out, _ in ends] == [(0, "well"), (0, "well")], ends
 
 
@@ -338,17 +342,7 @@ print([run.seed for run in runs])
 @pytest.mark.long
 def test_processes_that_python_began_train_together_and_only_the_first_returns_runs(tmp_path):
     words = [*TINY[:-1], f"--total-steps={4 * STEPS}", "--checkpoint-every=2"]
-    port = free_port()
-    two = [
-        subprocess.Popen(
-            [sys.executable, "-c", FROM_PYTHON.replace("WORDS", repr(words)), str(port), str(i), tmp_path / "both"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for i in (0, 1)
-    ]
-    ends = ends_of(two)
+    ends = ends_of(two_of(FROM_PYTHON.replace("WORDS", repr(words)), tmp_path / "both"))
     # Gloo says on standard output who is connected, above what was asked for.
     assert [(status, out.splitlines()[-1]) for status, out, _ in ends] == [(0, "[0, 1]"), (0, "[]")], ends
     train(dataclasses.replace(SETTINGS, total_steps=4 * STEPS, checkpoint_every=2), [0], tmp_path / "alone")
