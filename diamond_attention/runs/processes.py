@@ -6,6 +6,7 @@ nothing.
 
 import enum
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -145,6 +146,7 @@ def check_agreement(asked: Mapping[str, Any]) -> None:
     """Raises UserError, in every process, unless all run the same versions and were asked for the same."""
     if jax.process_count() == 1:
         return
+    _check_equal_devices()
     versions = {name: installed_version(name) for name in ("diamond-attention", "jax", "jaxlib")}
     own = {"versions": {**versions, "the source's commit": source_commit()}, "asked": dict(asked)}
     first, *others = map(json.loads, gathered_texts(json.dumps(own)))
@@ -166,22 +168,27 @@ def choose_devices(asked: int | str | None) -> tuple[jax.Device, ...]:
     of_process: dict[int, list[jax.Device]] = {}
     for device in jax.devices():
         of_process.setdefault(device.process_index, []).append(device)
-    numbers = {index: len(devices) for index, devices in of_process.items()}
-    for index, number in numbers.items():
+    each = len(of_process[0])
+    wanted = asked if isinstance(asked, int) else each
+    if wanted > each:
+        kind = jax.devices()[0].platform
+        raise UserError(
+            f"--devices is {shown(asked)}, and JAX finds {each} here ({kind}); name at most as many, or all."
+        )
+    if wanted == 1 and jax.process_count() == 1:
+        return ()
+    return tuple(device for index in sorted(of_process) for device in of_process[index][:wanted])
+
+
+def _check_equal_devices() -> None:
+    """What processes gather from each other goes over all their devices, and needs as many of each."""
+    numbers = Counter(device.process_index for device in jax.devices())
+    for index, number in sorted(numbers.items()):
         if number != numbers[0]:
             raise UserError(
                 f"process {index} has {number} device(s) and process 0 has {numbers[0]}; let all see as many, "
                 "for example with CUDA_VISIBLE_DEVICES."
             )
-    wanted = asked if isinstance(asked, int) else numbers[0]
-    if wanted > numbers[0]:
-        kind = jax.devices()[0].platform
-        raise UserError(
-            f"--devices is {shown(asked)}, and JAX finds {numbers[0]} here ({kind}); name at most as many, or all."
-        )
-    if wanted == 1 and jax.process_count() == 1:
-        return ()
-    return tuple(device for index in sorted(of_process) for device in of_process[index][:wanted])
 
 
 def _check_devices(asked: int | str | None) -> None:
