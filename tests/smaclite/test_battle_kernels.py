@@ -160,27 +160,21 @@ def test_what_lanes_cannot_do_is_said():
         kernels.in_lanes(lambda given: jnp.sort(given[0]), "sort", (jnp.ones((3, 4)),), interpret=True)
 
 
-def test_kernels_are_used_only_where_asked_for(monkeypatch):
-    assert not kernels.are_used(np.float32)
-    monkeypatch.setenv(kernels.SWITCH, "on")
+def test_kernels_are_used_on_a_gpu_unless_switched_off(monkeypatch):
+    monkeypatch.delenv(kernels.SWITCH, raising=False)
     assert not kernels.are_used(np.float32), "there is no GPU here"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(kernels, "_run_here", lambda: True)
-    assert kernels.are_used(np.float32)
-    assert not kernels.are_used(np.float64)
+    for said in (None, "on"):
+        if said:
+            monkeypatch.setenv(kernels.SWITCH, said)
+        assert kernels.are_used(np.float32)
+        assert not kernels.are_used(np.float64)
     monkeypatch.setenv(kernels.SWITCH, "off")
     assert not kernels.are_used(np.float32)
     monkeypatch.setenv(kernels.SWITCH, "yes")
     with pytest.raises(UserError, match=r"DIAMOND_KERNELS is 'yes'; say on or off\."):
         kernels.are_used(np.float32)
-
-
-def test_the_default_is_said_in_one_place(monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(kernels, "_run_here", lambda: True)
-    for default in ("on", "off"):
-        monkeypatch.setattr(kernels, "DEFAULT", default)
-        assert kernels.are_used(np.float32) == (default == "on")
 
 
 @pytest.fixture
@@ -237,6 +231,28 @@ def test_a_gpu_whose_first_kernel_is_wrong_has_none(factor, on_a_gpu, monkeypatc
     else:
         with pytest.warns(Notice, match="a first one computed wrong numbers"):
             assert not kernels.are_used(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "doubt"),
+    [
+        ("2s3z", 2, "are for one GPU, and several are to be seen here"),
+        ("27m_vs_30m", 1, "of 27m_vs_30m take minutes to compile"),
+    ],
+)
+def test_kernels_that_may_not_be_wanted_have_to_be_asked_for(name, gpus, doubt, on_a_gpu, monkeypatch):
+    on_a_gpu("NVIDIA H200", "cuda 12090", "9.0")
+    monkeypatch.setattr(jax, "device_count", lambda: gpus)
+    compiled = []
+    monkeypatch.setattr(battle_kernels, "step_side_by_side", lambda scenario, *_, **__: compiled.append(scenario))
+    assert battle_kernels.are_used_for(scenario_of(name), False)
+    assert len(compiled) == 1
+
+    battle_kernels.are_used_for.cache_clear()
+    monkeypatch.delenv(kernels.SWITCH)
+    with pytest.warns(Notice, match=f"{doubt}, so battles go the slower, ordinary way; DIAMOND_KERNELS=on asks"):
+        assert not battle_kernels.are_used_for(scenario_of(name), False)
+    assert len(compiled) == 1
 
 
 def test_a_map_whose_kernels_do_not_compile_is_played_the_ordinary_way(on_a_gpu, monkeypatch):

@@ -4,6 +4,7 @@ Targets, orders, fighting and healing have a lane for each battle, avoidance has
 is most of the work, and one unit's way is no other's concern. What is computed is said in `battle` and nowhere else.
 """
 
+import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -14,9 +15,10 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Int
 
+from diamond_attention.errors import notice
 from diamond_attention.worlds.smaclite import avoidance, battle, targeting
 from diamond_attention.worlds.smaclite.avoidance import Avoidance, Walkers
-from diamond_attention.worlds.smaclite.kernels import LANES, in_lanes, no_kernels
+from diamond_attention.worlds.smaclite.kernels import LANES, SWITCH, UNITS_UNASKED, in_lanes, no_kernels
 from diamond_attention.worlds.smaclite.scenario import Scenario
 from diamond_attention.worlds.smaclite.vectors import Vector, vector
 
@@ -34,6 +36,9 @@ def step(
 @lru_cache(maxsize=32)
 def are_used_for(scenario: Scenario, correct_walls: bool) -> bool:
     """Whether this GPU's compiler takes the kernels of this map: asked before a whole training depends on them."""
+    if SWITCH not in os.environ and (doubt := _doubt(scenario)):
+        notice(f"{doubt}, so battles go the slower, ordinary way; {SWITCH}=on asks for them.")
+        return False
 
     def one_battle() -> Any:
         orders = battle.draw_turn_orders(scenario, jax.random.key(0))
@@ -47,6 +52,16 @@ def are_used_for(scenario: Scenario, correct_walls: bool) -> bool:
     except Exception as error:  # neither Pallas nor Triton nor XLA has one type for what it cannot do
         return no_kernels(f"{jax.devices()[0].device_kind} for {scenario.map.name}", error)
     return True
+
+
+def _doubt(scenario: Scenario) -> str:
+    """Why kernels may not be what is wanted, where nobody said so."""
+    if jax.device_count() > 1:
+        # The compiler would bring all battles to every device, since it does not know how to part a kernel.
+        return "SMAClite's kernels are for one GPU, and several are to be seen here"
+    if scenario.number_of_units > UNITS_UNASKED:
+        return f"SMAClite's kernels of {scenario.map.name} take minutes to compile"
+    return ""
 
 
 @lru_cache(maxsize=32)

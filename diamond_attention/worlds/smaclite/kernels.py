@@ -21,10 +21,10 @@ LANES = 32
 """Battles in one program: a warp. Its loops wait for the slowest of them, and asking them all is one instruction."""
 
 SWITCH = "DIAMOND_KERNELS"
-"""The environment variable that says `on`, wherever a GPU can run them, or `off`. No setting of the world: it does
-not change what a run is."""
-DEFAULT = "off"
-"""What holds where nobody says. Off until a GPU has shown them right."""
+"""The environment variable: `on` is for all maps that a GPU can run them for, `off` for none. No setting of a world:
+it does not change what a run is."""
+UNITS_UNASKED = 24
+"""Where nobody says, kernels are for maps of at most so many units. Those of larger maps take minutes to compile."""
 OLDEST_GPU = 8.0
 """Compute capability from which Triton's kernels run."""
 
@@ -35,10 +35,10 @@ def are_used(dtype: Any) -> bool:
 
 
 def are_wanted() -> bool:
-    told = os.environ.get(SWITCH, DEFAULT)
-    if told not in ("on", "off"):
+    told = os.environ.get(SWITCH)
+    if told not in (None, "on", "off"):
         raise UserError(f"{SWITCH} is {shown(told)}; say on or off.")
-    return told == "on"
+    return told != "off"
 
 
 @lru_cache(maxsize=1)
