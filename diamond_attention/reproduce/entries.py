@@ -221,7 +221,9 @@ def from_one_point() -> Iterator[Wanted]:
 
 BATTLES = ("--jitter", "0", "--episodes", "128")
 SMACLITE_BASELINES: dict[str, Words] = {
-    **dict.fromkeys(("mappo", "ippo", "mat"), ()),
+    **dict.fromkeys(("mappo", "mat"), ()),
+    # After 900,000 steps it wins every battle with its most likely actions, and four of five with drawn ones.
+    "ippo": ("--total-steps", "2000000"),
     # As many steps as its authors give it on this map of the original game.
     "qmix": ("--total-steps", "2000000", "--qmix.no-keep-replay", "--checkpoint-every", "1000"),
 }
