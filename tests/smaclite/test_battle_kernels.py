@@ -12,6 +12,7 @@ from numpy_lanes import in_numpy
 from diamond_attention.errors import Notice, UserError
 from diamond_attention.worlds.smaclite import battle, battle_kernels, kernels, scripted
 from diamond_attention.worlds.smaclite.scenario import scenario_of
+from diamond_attention.worlds.smaclite.world import Smaclite
 
 each = partial(jax.vmap, in_axes=-1, out_axes=-1)
 
@@ -253,6 +254,22 @@ def test_kernels_that_may_not_be_wanted_have_to_be_asked_for(name, gpus, doubt, 
     with pytest.warns(Notice, match=f"{doubt}, so battles go the slower, ordinary way; DIAMOND_KERNELS=on asks"):
         assert not battle_kernels.are_used_for(scenario_of(name), False)
     assert len(compiled) == 1
+
+
+def test_kernels_of_several_maps_can_be_mixed_in_one_batch(monkeypatch):
+    """Where maps are chosen from in a batch, JAX batches whatever a map's step is handed from outside."""
+    monkeypatch.setattr(kernels, "are_used", lambda dtype: dtype == np.float32)
+    monkeypatch.setattr(battle_kernels, "are_used_for", lambda *_: True)
+    in_interpreter = partial(battle_kernels.step_side_by_side, interpret=True)
+    monkeypatch.setattr(battle_kernels, "step_side_by_side", in_interpreter)
+    world = Smaclite("2s3z,3s_vs_5z")
+
+    def play(size, key):
+        return world.step(world.reset(key, size), jnp.zeros(world.max_agents, jnp.int32), key)
+
+    sizes = jax.tree.map(lambda *each: jnp.array(each), *world.sizes)
+    after = jax.eval_shape(jax.vmap(play), sizes, jax.random.split(jax.random.key(0), 2))
+    assert after.reward.shape == (2,)
 
 
 def test_a_map_whose_kernels_do_not_compile_is_played_the_ordinary_way(on_a_gpu, monkeypatch):

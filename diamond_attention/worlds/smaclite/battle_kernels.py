@@ -70,7 +70,10 @@ def _joined(scenario: Scenario, correct_walls: bool) -> Callable[..., battle.Out
         one = partial(battle.step_plainly, scenario, correct_walls=correct_walls)
         return jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
 
+    # A program by itself, so that its tables stay within: handed over from outside, they would be batched where several
+    # maps are mixed, and `custom_vmap` refuses that.
     @custom_vmap
+    @jax.jit
     def step_many(*given: Any) -> Any:
         kernel = partial(step_side_by_side, scenario, correct_walls=correct_walls)
         return lax.platform_dependent(*given, cuda=kernel, default=plainly)
