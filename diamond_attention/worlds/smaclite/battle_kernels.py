@@ -70,8 +70,8 @@ def _joined(scenario: Scenario, correct_walls: bool) -> Callable[..., battle.Out
         one = partial(battle.step_plainly, scenario, correct_walls=correct_walls)
         return jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
 
-    # A program by itself, so that its tables stay within: handed over from outside, they would be batched where several
-    # maps are mixed, and `custom_vmap` refuses that.
+    # A program by itself, so that its tables stay within. Handed over from outside they would be batched where
+    # maps are mixed, which `custom_vmap` refuses.
     @custom_vmap
     @jax.jit
     def step_many(*given: Any) -> Any:
