@@ -3,6 +3,7 @@
     python experiments/cost_curves.py curves --seconds 540 --to rows.jsonl      # env-steps/s, each axis by itself
     python experiments/cost_curves.py mlp --to rows.jsonl          # JaxMARL's kind of work, by our PPO
     python experiments/cost_curves.py good --to rows.jsonl         # seconds until the median seed has R >= -60
+    python experiments/cost_curves.py seeds --to rows.jsonl        # what one more seed on the same GPU costs
     python experiments/cost_curves.py decisions --to rows.jsonl    # ms a decision on one CPU core
     python experiments/cost_curves.py table rows.jsonl             # the curves, and where each leaves linear
 
@@ -105,6 +106,13 @@ def train(lines: Lines, settings: Settings, seeds: int) -> dict[str, Any]:
 TURNS, SECONDS_A_TURN = 3, 1.0
 
 
+def seeds_at_once(lines: Lines, preset: str, seeds: int) -> None:
+    lines.say("seeds", preset=preset, **train(lines, PRESETS[preset][1], seeds))
+
+
+PRESETS_OF_SEEDS, NUMBERS_OF_SEEDS = ("smaclite-gpu", "spread-gpu", "xor-paper"), (1, 2, 4, 8, 16)
+
+
 def mlp(lines: Lines) -> None:
     """What 8.3e6 env-steps/s of JaxMARL's IPPO were measured on: 4,096 teams, 32 steps, five epochs, two MLPs 64x64.
 
@@ -189,13 +197,13 @@ def table(file: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["curves", "point", "mlp", "good", "decisions", "table"])
-    parser.add_argument("file", nargs="?", help="of table; of point AXIS=VALUE")
+    parser.add_argument("what", choices=["curves", "point", "seeds", "mlp", "good", "decisions", "table"])
+    parser.add_argument("file", nargs="?", help="of table; of point AXIS=VALUE; of seeds PRESET=SEEDS")
     parser.add_argument("--to", help="a file that rows are appended to")
     parser.add_argument(
-        "--seconds", type=float, default=540, help="of curves: what is not measured by then is left out"
+        "--seconds", type=float, default=540, help="of curves and seeds: what is not measured by then is left out"
     )
-    parser.add_argument("--workers", type=int, default=8, help="of curves: how many compile side by side")
+    parser.add_argument("--workers", type=int, default=8, help="of curves and seeds: how many compile side by side")
     parser.add_argument("--axes", nargs="+", help="of curves, by default all")
     parser.add_argument("--largest", type=int, help="of curves: leave larger values out")
     parser.add_argument("--preset", default="spread-gpu", help="of good")
@@ -221,6 +229,13 @@ def main() -> None:
         side_by_side(Lines(asked.to), commands, asked.workers, time.monotonic() + asked.seconds)
         table(asked.to)
         return
+    if asked.what == "seeds" and asked.file is None:
+        if asked.to is None:
+            parser.error("seeds needs --to FILE")
+        points = [f"{preset}={number}" for number in NUMBERS_OF_SEEDS for preset in PRESETS_OF_SEEDS]
+        commands = {each: [__file__, "seeds", each, "--to", asked.to] for each in points}
+        side_by_side(Lines(asked.to), commands, asked.workers, time.monotonic() + asked.seconds)
+        return
     lines = Lines(asked.to)
     lines.environment()
     device = asked.device or ("cpu" if jax.default_backend() == "cpu" else "gpu")
@@ -229,6 +244,9 @@ def main() -> None:
         if axis not in AXES[device]:
             sys.exit(f"{asked.file} is no point of a curve; say for example agents=8.")
         point(lines, device, axis, int(value))
+    elif asked.what == "seeds":
+        preset, _, number = asked.file.partition("=")
+        seeds_at_once(lines, preset, int(number))
     elif asked.what == "mlp":
         mlp(lines)
     elif asked.what == "decisions":
