@@ -1,10 +1,16 @@
 """Tables of JaxMARL's scripts on our worlds, and of our IPPO beside JaxMARL's.
 
-    diamond train spread-cpu --agents 4 --method ippo --ippo.cut-after 25 --total-steps 1000000 --seeds 0:3 --out RUNS
+    diamond train spread-gpu --agents 4 --method ippo --ippo.cut-after 25 --ippo.envs 128 --ippo.steps 128 \
+        --ippo.batch 4096 --ippo.epochs 4 --ippo.learning-rate 2.5e-4 --ippo.gamma 0.99 --ippo.gae-lambda 0.95 \
+        --ippo.entropy-coefficient 0.01 --ippo.precision float32 --total-steps 10000000 --seeds 0:3 \
+        --ippo.no-normalise-values --out RUNS/equal
+
+and once more without the last setting into RUNS/normalised;
+
     python experiments/jaxmarl_results.py RUNS
 
-puts the R of those runs' training episodes into results/jaxmarl_ippo_ours.csv; every fifth update, which has as many
-steps as twenty updates of JaxMARL's script. `python experiments/tables.py` makes the tables.
+puts the R of those runs' training episodes into results/, every tenth update, which is an update of JaxMARL's script.
+`python experiments/tables.py` makes the tables.
 """
 
 import argparse
@@ -14,13 +20,17 @@ from statistics import mean
 import result_rows
 
 AGENTS = 4
-EVERY = 5
-OURS = result_rows.RESULTS / "jaxmarl_ippo_ours.csv"
+EVERY = 10
+OURS = {
+    "equal": result_rows.RESULTS / "jaxmarl_ippo_ours.csv",
+    "normalised": result_rows.RESULTS / "jaxmarl_ippo_ours_normalised.csv",
+}
 SPEED = result_rows.RESULTS / "jaxmarl_speed.csv"
 SIDE_BY_SIDE = {
     "JaxMARL's IPPO": result_rows.RESULTS / "jaxmarl_ippo_spread.csv",
     "JaxMARL's IPPO, rewards × 0.1": result_rows.RESULTS / "jaxmarl_ippo_spread_scaled.csv",
-    "our IPPO": OURS,
+    "our IPPO": OURS["equal"],
+    "our IPPO, values normalised": OURS["normalised"],
 }
 R = {"R": ("R", 1)}
 SCRIPTS = (
@@ -46,15 +56,16 @@ LINES = 8
 
 
 def gather(runs: Path) -> None:
-    rows = []
-    for folder in sorted(runs.glob("seed_*")):
-        for row in result_rows.read(folder / "metrics.csv"):
-            if int(row["update"]) % EVERY == 0:
-                r = f"{float(row['return']) / AGENTS:.6g}"
-                seed = folder.name.removeprefix("seed_")
-                rows.append({"seed": seed, "update": row["update"], "env_steps": row["step"], "R": r})
-    rows.sort(key=lambda row: (int(row["update"]), int(row["seed"])))
-    result_rows.write(OURS, ("seed", "update", "env_steps", "R"), rows)
+    for name, file in OURS.items():
+        rows = []
+        for folder in sorted((runs / name).glob("seed_*")):
+            for row in result_rows.read(folder / "metrics.csv"):
+                if int(row["update"]) % EVERY == 0:
+                    r = f"{float(row['return']) / AGENTS:.6g}"
+                    seed = folder.name.removeprefix("seed_")
+                    rows.append({"seed": seed, "update": row["update"], "env_steps": row["step"], "R": r})
+        rows.sort(key=lambda row: (int(row["update"]), int(row["seed"])))
+        result_rows.write(file, ("seed", "update", "env_steps", "R"), rows)
 
 
 def by_steps(file: Path, score: str = "R") -> dict[int, list[float]]:

@@ -46,15 +46,18 @@ def test_the_numbers_of_the_training_are_those_of_the_rows():
     rows = json.loads((ROOT / "results" / "benchmarl_diamond.json").read_text())
     beside = json.loads((ROOT / "results" / "benchmarl_mappo.json").read_text())
     part = PAGE.split("### Trained for real")[1].split("\n## ")[0]
-    for row in rows:
-        assert f"{row['R_untrained']:.0f}" in part
-        assert f"{row['R']:.0f}" in part
-        curve = dict(map(tuple, row["R_sampled_by_frames"]))
-        told = re.findall(r"(-\d+)\safter ([\d,]+)\sframes", part)
-        assert len(told) == 3
-        for score, frames in told:
-            assert round(curve[int(frames.replace(",", ""))]) == int(score)
-        assert row["R"] > row["R_untrained"] / 2  # it learned
+    curves = [dict(map(tuple, row["R_sampled_by_frames"])) for row in rows]
+    told = re.findall(r"((?:-\d+,?\s)+and\s-\d+)\s(before|after)\s(training|it|[\d,]+\sframes)", part)
+    assert [(when, what) for _, when, what in told][-2:] == [("before", "training"), ("after", "it")]
+    for numbers, when, what in told:
+        frames = re.match(r"[\d,]+", what)
+        if frames:
+            expected = [curve[int(frames[0].replace(",", ""))] for curve in curves]
+        else:
+            expected = [row["R_untrained" if when == "before" else "R"] for row in rows]
+        assert [int(number) for number in re.findall(r"-\d+", numbers)] == [round(score) for score in expected]
+    assert len(told) == 5
+    assert all(row["R"] > row["R_untrained"] / 2 for row in rows), "they learned"
     assert f"{statistics.mean(row['R'] for row in beside):.0f}" in part
 
 
