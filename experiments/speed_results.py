@@ -7,6 +7,7 @@ import result_rows
 
 from diamond_attention.bench.report import mebibytes, rounded
 from diamond_attention.reports.tables import markdown_table
+from diamond_attention.worlds.smaclite.scenario import scenario_of
 
 RESULTS = result_rows.RESULTS
 DEVICES = {"cpu": "2 CPU cores", "gpu": "one H200"}
@@ -127,7 +128,68 @@ def minibatch_counts() -> str:
     return markdown_table(["variant", "kernels", "MB moved", "ms at least", "memory besides"], lines)
 
 
+def found_of_kernels(what: str) -> list[dict[str, Any]]:
+    rows = map(json.loads, (result_rows.RESULTS / "battle_kernels.jsonl").read_text().splitlines())
+    return [row for row in rows if row["what"] == what]
+
+
+def battle_kernels() -> str:
+    """Battles in kernels of our own and as XLA has them, and training on them."""
+    ordinary = {
+        (row["map"], row["envs"]): row["steps_per_second"]
+        for device, found in measured("smaclite")
+        if device == DEVICES["gpu"]
+        for row in found["simulation"]
+    }
+    lines = []
+    for row in found_of_kernels("rate"):
+        before, now = ordinary[row["map"], row["envs"]], row["steps_per_second"]
+        cells = [f"{row['map']}, {row['envs']:,} battles", rounded(before), rounded(now)]
+        lines.append([*cells, f"{now / before:.1f}"])
+    train = {row["kernels"]: row for row in found_of_kernels("train")}
+    without, with_kernels = (train[used]["steps_per_second"] for used in (False, True))
+    lines.append(
+        [
+            f"training {train[True]['preset']}, 1 seed",
+            rounded(without),
+            rounded(with_kernels),
+            f"{with_kernels / without:.1f}",
+        ]
+    )
+    return markdown_table(["what", "without", "with kernels", "ratio"], lines)
+
+
+def battle_kernels_checked() -> str:
+    """Every map: seconds until its kernels are compiled, and what differs from the ordinary code."""
+    compiled = {row["map"]: row["took_s"] for row in found_of_kernels("asked") if row["took_s"] > 0}
+    recorded = {(row["map"], row["way"], row["against"]): row for row in found_of_kernels("recordings")}
+    states: dict[str, dict[str, Any]] = {}
+    for row in found_of_kernels("check"):
+        if row["last"] and row["states"] >= states.get(row["map"], row)["states"]:
+            states[row["map"]] = row
+    lines = []
+    for name in sorted(compiled, key=lambda name: scenario_of(name).number_of_units):
+        cells = [name, str(scenario_of(name).number_of_units), f"{compiled[name]:.0f}"]
+        if name in states:
+            row = states[name]
+            shares = (row["different"], row["different"] - row["both"], row["nudged_different"])
+            cells += [f"{row['states']:,}", *(f"{100 * share / row['states']:.2f} %" for share in shares)]
+        else:
+            cells += [""] * 4
+        counts = [recorded.get((name, *pair)) for pair in RECORDED]
+        cells.append("" if counts[0] is None else f"{counts[0]['steps']:,}")
+        lines.append([*cells, *("" if count is None else str(count["different"]) for count in counts)])
+    headings = ["map", "units", "s to compile", "random states", "differ", "more than a nudge explains", "nudged"]
+    return markdown_table(
+        [*headings, "recorded steps", "ordinary ≠ recorded", "kernels ≠ recorded", "kernels ≠ ordinary"], lines
+    )
+
+
+RECORDED = (("plain", "recorded"), ("kernels", "recorded"), ("kernels", "plain"))
+
 TABLES: dict[str, result_rows.Table] = {
+    "battle-kernels": battle_kernels,
+    "battle-kernels-checked": battle_kernels_checked,
     "minibatch-counts": minibatch_counts,
     "deploy-cost": deployed,
     "xor-speed": xor,
