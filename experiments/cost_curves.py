@@ -83,8 +83,9 @@ def point(lines: Lines, device: str, axis: str, value: int) -> None:
 
 
 def train(lines: Lines, settings: Settings, seeds: int) -> dict[str, Any]:
-    """Env-steps a second of all seeds: the best of a few turns, since others may compile meanwhile."""
-    advance, learning, compile_seconds = training.compiled_training(settings, seeds)
+    """Env-steps a second of all seeds: the best of a few turns."""
+    with lines.among_others():
+        advance, learning, compile_seconds = training.compiled_training(settings, seeds)
     best = math.inf
     with lines.alone():
         for _ in range(TURNS):
@@ -136,7 +137,8 @@ def good(lines: Lines, preset: str, seeds: int, goals: list[float], total_steps:
     if total_steps is not None:
         settings = dataclasses.replace(settings, total_steps=total_steps)
     size = settings.sizes[0]
-    advance, _, compile_seconds = training.compiled_training(settings, seeds)
+    with lines.among_others():
+        advance, _, compile_seconds = training.compiled_training(settings, seeds)
     learning = stack_seeds([begin_learning(settings, seed) for seed in range(seeds)])
     play = Conditions(settings.world, settings.rank_hold, greedy=True)
     trained, updates, missing = 0.0, 0, sorted(goals)

@@ -40,12 +40,23 @@ class Lines:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """One process at a time of those that write the same file: they compile side by side, and then take turns."""
+        """For what is timed: no other process of those that write the same file times or compiles meanwhile."""
+        with self._holding(fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def among_others(self) -> Iterator[None]:
+        """For what is compiled: as many at once as like, while nothing is timed, which busy cores would disturb."""
+        with self._holding(fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def _holding(self, kind: int) -> Iterator[None]:
         if self.file is None:
             yield
             return
         with self.file.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, kind)
             yield
 
 

@@ -46,10 +46,10 @@ def test_what_was_found_before_the_end_is_on_disk(tmp_path):
 def test_those_who_write_one_file_measure_in_turns(tmp_path):
     from measuring import Lines
 
-    def is_free(name):
+    def is_free(name, kind=fcntl.LOCK_EX):
         with (tmp_path / name).open("a") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
             return True
@@ -58,8 +58,12 @@ def test_those_who_write_one_file_measure_in_turns(tmp_path):
     with lines.alone():
         lines.say("measured")  # rows are written while it is one's turn
         assert not is_free("rows.jsonl")
+        assert not is_free("rows.jsonl", fcntl.LOCK_SH), "nobody compiles meanwhile"
         assert is_free("others.jsonl")
     assert is_free("rows.jsonl")
+    with lines.among_others():
+        assert is_free("rows.jsonl", fcntl.LOCK_SH)
+        assert not is_free("rows.jsonl"), "nobody times meanwhile"
     assert [row["what"] for row in rows_of(tmp_path / "rows.jsonl")] == ["measured"]
     with Lines(None).alone():
         pass
