@@ -77,7 +77,8 @@ def test_the_gradient_of_a_loss_reaches_all_that_is_learned_beside_the_policy(na
     """Where nothing arrives nothing could be compared."""
     world, size = Xor(max_agents=2, max_tasks=2), TeamSize(2, 2)
     learner = check._learner(Settings(world=world), name, world, size)
-    state, played = eqx.filter_jit(partial(check._experienced, METHODS[name], learner))(jax.random.key(0))
+    state = eqx.filter_jit(partial(check._begun, METHODS[name], learner))(jax.random.key(0))
+    played = eqx.filter_jit(partial(METHODS[name].collect, learner))(state, jax.random.key(0))
     lowered, gradient = eqx.filter_jit(partial(check._lowered, METHODS[name], learner))(state, played, KEY)
     assert lowered.ndim == 1
     assert bool(jnp.all(jnp.isfinite(lowered)))

@@ -1,9 +1,9 @@
 """`diamond bench PRESET --check`: the GPU's numbers held against the CPU's, on the same views, weights and keys.
 
-A compiler's fault says nothing: a product of tiny matrices once came back wrong from a GPU, and training only went
+A compiler's fault says nothing: twice a product of tiny matrices came back wrong from a GPU, and training only went
 worse. So a step of the world, its views, every kind of policy that plays it, with its gradient, and what every method
-lowers, with the gradient for its critics and mixers, are computed on both. Weights are drawn at random, since fresh
-ones are so small in places that a wrong number would be lost.
+lowers, with the gradient for its critics and mixers, for a few seeds at once, are computed on both. Weights are drawn
+at random, since fresh ones are so small in places that a wrong number would be lost.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from diamond_attention.build import build_policy
 from diamond_attention.errors import UserError
 from diamond_attention.learning.contract import Learner, LearnerState, Method
 from diamond_attention.learning.registry import METHODS
+from diamond_attention.learning.seeds import stack_seeds
 from diamond_attention.policies.contract import Policy
 from diamond_attention.policies.kind import KindSettings
 from diamond_attention.policies.registry import POLICIES
@@ -40,6 +41,8 @@ SIZES = (3, 4, 5)
 """Agents, where the world leaves that open: what a compiler makes of small matrices depends on how small they are."""
 FEW = {"envs": 64, "steps": 4, "batch": 256, "replay": 256, "warmup": 256, "precision": "float32"}
 """Settings of a method, as far as it has them."""
+SEEDS = 3
+"""Of every method, side by side as in training: a compiler has erred in products of several seeds alone."""
 PRECISIONS = {"float32": 1e-3, "default": 5e-2}
 """What products are computed in, and how far apart numbers may be then, as a share of the largest of their array. By
 default a GPU rounds to ten bits what it multiplies."""
@@ -104,11 +107,18 @@ def compare(settings: Settings, device: Any, reference: Any, sizes: Sequence[int
                 continue
             learner = _learner(settings, name, world, size)
             try:
-                state, played = _on(reference, partial(_experienced, method, learner), jax.random.key(2))
+                begun = [_on(reference, partial(_begun, method, learner), key) for key in _keys(2)]
             except UserError:  # a method that does not learn this world
                 continue
-            loss = partial(_lowered, method, learner)
-            yield from on_both(f"{at}, the loss of {name} and its gradient", loss, state, played, jax.random.key(3))
+            state = stack_seeds(begun)
+            played = _on(reference, jax.vmap(partial(method.collect, learner)), state, _keys(2))
+            loss = jax.vmap(partial(_lowered, method, learner))
+            yield from on_both(f"{at}, the loss of {name} and its gradient", loss, state, played, _keys(3))
+
+
+def _keys(number: int) -> Array:
+    """One for each seed."""
+    return jax.random.split(jax.random.key(number), SEEDS)
 
 
 def _on(device: Any, function: Callable, *given: Any) -> Any:
@@ -200,11 +210,10 @@ def _learner(settings: Settings, name: str, world: World, size: TeamSize) -> Lea
     return learner._replace(world=world, sizes=((int(size.agents), int(size.tasks)),))
 
 
-def _experienced(method: Method, learner: Learner, key: Array) -> tuple[LearnerState, Any]:
-    """A learner with random weights, and what its teams have played with them."""
+def _begun(method: Method, learner: Learner, key: Array) -> LearnerState:
+    """A learner with random weights."""
     state = method.begin(learner, key)
-    state = state._replace(weights=_redrawn(state.weights, key))
-    return state, method.collect(learner, state, key)  # type: ignore[misc]
+    return state._replace(weights=_redrawn(state.weights, key))
 
 
 def _lowered(method: Method, learner: Learner, state: LearnerState, played: Any, key: Array) -> Any:

@@ -41,9 +41,9 @@ class CommonCritic(eqx.Module):
         agents, tasks = self.agent_projection(*seen.agents), self.task_projection(*seen.tasks)
         counts = jnp.log1p(jnp.stack([jnp.sum(view.agent_present), jnp.sum(view.task_present)]))
         means = [mean_of_present(agents, view.agent_present), mean_of_present(tasks, view.task_present)]
-        # Joined, for the sake of the counts: by themselves they are a product of two columns. Of several seeds XLA for
-        # GPUs (jax 0.11.2, H200) keeps those columns first and the seeds behind them, and multiplies what is elsewhere
-        # in memory: the critic then never learned, and nothing said so.
+        # Joined, because of the counts: alone they are a product of two columns. Of several seeds XLA for GPUs (jax
+        # 0.11.2, H200) keeps those columns first and the seeds behind them, and multiplies other parts of memory: the
+        # critic never learned, and nothing said so.
         return self.value(jax.nn.silu(linear(self.hidden, jnp.concatenate([*means, counts]))))[0]
 
 
