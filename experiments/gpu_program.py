@@ -4,11 +4,12 @@
     python experiments/gpu_program.py spread-gpu [--seeds 1] [--method masac]
     python experiments/gpu_program.py 2s3z [--envs 8192] [--kernels]    # battles alone, as `diamond bench` has them
 
-For every loop of the program that starts more than two kernels: how many a turn starts, the bytes they read
-and write if nothing stays in the cache, and how long that takes at the memory's full bandwidth. That time is a floor:
-a program that takes twice as long is bound by memory, one that takes ten times as long by something else. It is also
-the quickest way to learn that XLA refuses a program on a GPU, which the CPU's tests cannot tell. With `--kernels`
-battles are stepped as with DIAMOND_KERNELS=on, and Triton compiles those kernels, too.
+For every loop of the program that starts more than two kernels: how many a turn starts, the bytes they read and write
+if nothing stays in the cache, and how long that takes at the memory's full bandwidth. That time is a floor: a program
+that takes twice as long is bound by memory, one that takes ten times as long by something else. It is also the
+quickest way to learn that XLA refuses a program on a GPU, which the CPU's tests cannot tell, and it names products
+that XLA is known to get wrong. With `--kernels` battles are stepped as with DIAMOND_KERNELS=on, and Triton compiles
+those kernels, too.
 """
 
 import argparse
@@ -69,6 +70,8 @@ def main() -> None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in loop.kinds.most_common(4))
         number, at_least = loop.kinds.total(), 1e3 * loop.moved / BANDWIDTH
         print(f"{number:>8} {loop.moved / 1e6:>9.0f} {at_least:>12.3f} {loop.turns:>6}   {loop.name} ({kinds})")
+    for product in doubtful_products(text):
+        print(f"DOUBTFUL: the batch of this product is not its first dimension: {product}")
     for what, number in starts(text).items():
         print(f"{number:,} kernels in one turn of {what}, with those of the loops inside it")
 
@@ -131,6 +134,17 @@ def loops(text: str) -> list[Loop]:
         for name in set(re.findall(r"body=%?([\w.\-]+)", text))
     ]
     return sorted((loop for loop in found if loop.kinds.total() > FEW_KERNELS), key=lambda loop: -loop.moved)
+
+
+def doubtful_products(text: str) -> list[str]:
+    """Products of stacked matrices whose stack is not the first dimension of what is multiplied.
+
+    XLA (jax 0.11.2) takes the stack for the first all the same when it works out where a matrix ends, and a GPU then
+    multiplies other parts of memory. It comes of stacking two numbers of many and multiplying them by a matrix.
+    """
+    products = re.findall(r"^.*__cublas.*$", text, re.MULTILINE)
+    first = re.compile(r'"(?:lhs|rhs)_batch_dimensions":\["(?!0")')
+    return [line.split(", custom_call_target")[0].strip() for line in products if first.search(line)]
 
 
 def computations(text: str) -> dict[str, list[str]]:

@@ -54,3 +54,17 @@ def test_kernels_of_an_update_are_those_of_its_loops_as_often_as_they_turn(monke
     assert gpu_program.starts(NESTED) == {"outer": 1 + 32 * 2}
     inner = gpu_program.computations(NESTED)["inner"]
     assert gpu_program.loop_of("inner", inner).kinds == {"fusion": 1, "kernel of ours": 1}
+
+
+def test_products_whose_batch_is_not_first_are_named(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "experiments")
+    import gpu_program
+
+    product = (
+        '%{} = (f32[5,2,64]{{2,1,0}}, s8[9]{{0}}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", {}'
+    )
+    dimensions = '"lhs_batch_dimensions":["{}"],"rhs_batch_dimensions":["0"]'
+    lines = [product.format(name, dimensions.format(batch)) for name, batch in (("right", 0), ("wrong", 1))]
+    lines.append(product.format("alone", '"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]'))
+    (found,) = gpu_program.doubtful_products("\n".join(lines))
+    assert found.startswith("%wrong = ")
