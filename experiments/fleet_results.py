@@ -86,7 +86,6 @@ SHOWN_AT_ONCE = {
     "deadlines missed": "deadlines that robots missed",
     "heard": "messages heard",
     "MB of the largest robot, after each tenth": "MB of the largest robot, after each tenth of the steps",
-    "MB of the largest robot, at the end": "MB of the largest robot, at the end",
 }
 
 
