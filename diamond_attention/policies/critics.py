@@ -29,8 +29,7 @@ class CommonCritic(eqx.Module):
         self.embed_agent = Projection(agent_features, width, key=next(keys))
         self.embed_task = Projection(task_features, width, key=next(keys))
         self.block = DiamondBlock(width, key=next(keys))
-        self.agent_projection = Projection(2 * width, width, key=next(keys))
-        self.task_projection = Projection(2 * width, width, key=next(keys))
+        self.agent_projection, self.task_projection = (Projection(2 * width, width, key=next(keys)) for _ in range(2))
         # Two extra inputs: how many agents and tasks there are, which a mean forgets.
         self.hidden = orthogonal_linear(2 * width + 2, width, scale=2**0.5, key=next(keys))
         self.value = orthogonal_linear(width, 1, scale=1.0, key=next(keys))
@@ -41,9 +40,7 @@ class CommonCritic(eqx.Module):
         agents, tasks = self.agent_projection(*seen.agents), self.task_projection(*seen.tasks)
         counts = jnp.log1p(jnp.stack([jnp.sum(view.agent_present), jnp.sum(view.task_present)]))
         means = [mean_of_present(agents, view.agent_present), mean_of_present(tasks, view.task_present)]
-        # Joined, because of the counts: alone they are a product of two columns. Of several seeds XLA for GPUs (jax
-        # 0.11.2, H200) keeps those columns first and the seeds behind them, and multiplies other parts of memory: the
-        # critic never learned, and nothing said so.
+        # One vector: by themselves XLA for GPUs (jax 0.11.2) reads two counts of several seeds from elsewhere in memory.
         return self.value(jax.nn.silu(linear(self.hidden, jnp.concatenate([*means, counts]))))[0]
 
 
