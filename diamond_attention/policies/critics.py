@@ -40,7 +40,7 @@ class CommonCritic(eqx.Module):
         agents, tasks = self.agent_projection(*seen.agents), self.task_projection(*seen.tasks)
         counts = jnp.log1p(jnp.stack([jnp.sum(view.agent_present), jnp.sum(view.task_present)]))
         means = [mean_of_present(agents, view.agent_present), mean_of_present(tasks, view.task_present)]
-        # One vector: alone, the counts of several seeds are read from elsewhere in memory by XLA for GPUs (jax 0.11.2).
+        # One vector: alone, counts of several seeds are read from elsewhere in memory by XLA for GPUs (jax 0.11.2).
         return self.value(jax.nn.silu(linear(self.hidden, jnp.concatenate([*means, counts]))))[0]
 
 
