@@ -9,7 +9,7 @@ and once more without the last setting into RUNS/normalised;
 
     python experiments/jaxmarl_results.py RUNS
 
-puts the R of those runs' training episodes into results/, every tenth update, which is an update of JaxMARL's script.
+puts the R of those runs' training episodes into results/, every tenth update, as JaxMARL's rows have it.
 `python experiments/tables.py` makes the tables.
 """
 

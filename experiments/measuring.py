@@ -24,8 +24,11 @@ class Lines:
         self.of_every_row = of_every_row
 
     def environment(self) -> None:
-        """The first row of a process: device, commit, versions. Every row names its process."""
-        self.say("environment", **describe_environment())
+        """The first row of a process: device, commit, versions, command. Every row names its process."""
+        # Files elsewhere by their names: where this machine keeps them is nobody's business.
+        words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+        command = ["python", f"experiments/{Path(sys.argv[0]).name}", *words]
+        self.say("environment", **describe_environment() | {"command": command})
 
     def say(self, what: str, **found: Any) -> None:
         row = {"what": what, **self.of_every_row, **found}

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import sys
 from pathlib import Path
 
 import jax
@@ -41,6 +42,15 @@ def test_what_was_found_before_the_end_is_on_disk(tmp_path):
     statuses = side_by_side(Lines(str(file)), commands, 1, WhenTheThirdIsAtIt())
     assert statuses == {"quick": 0, "failing": 3, "endless": -9, "never": None}
     assert [row["what"] for row in rows_of(file)] == ["quick", "failing", "endless", "cut off", "ended"]
+
+
+def test_a_row_says_what_was_typed_and_not_where_the_machine_keeps_its_files(tmp_path, monkeypatch):
+    from measuring import Lines
+
+    file = tmp_path / "rows.jsonl"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "experiments" / "some.py"), "rate", "--to", str(file)])
+    Lines(str(file)).environment()
+    assert rows_of(file)[0]["command"] == ["python", "experiments/some.py", "rate", "--to", "rows.jsonl"]
 
 
 def test_those_who_write_one_file_measure_in_turns(tmp_path):
